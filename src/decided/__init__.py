@@ -1,0 +1,1 @@
+"""A self-hosted server for typed decisions."""

@@ -1,0 +1,135 @@
+"""The two seams behind which every model lives, and the table of kinds.
+
+A `Model` is in-process and knows nothing of threads or requests: it turns text into tokens, and tokens into
+probabilities. An `Engine` is what the service sees. `worker.py` makes an Engine of any Model; a remote engine is one
+by itself.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, NamedTuple, Protocol
+
+from typing_extensions import TypeIs
+
+from decided.contract import MAX_OPTIONS, Question
+from decided.errors import ModelError, StartError
+from decided.settings import Settings
+
+KINDS: dict[str, str] = {
+    "standin": "decided.engines.standin",
+}
+"""Kind -> module. The module has `load(name: str, settings: Settings) -> Model | Engine`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCard:
+    """What the operator and the clients may know of a model."""
+
+    name: str
+    description: str
+    release_date: str
+    kind: str
+    device: str
+    max_options: int = MAX_OPTIONS
+
+
+class Cut(NamedTuple):
+    """A part of the input that did not fit: how many of its tokens the model read."""
+
+    part: str
+    kept: int
+    given: int
+    estimated: bool = False
+
+
+@dataclass(slots=True)
+class Item:
+    """Some questions about one state, tokenised: the unit that batches are made of."""
+
+    questions: Sequence[int]
+    cost: int
+    payload: Any = None
+
+
+@dataclass(slots=True)
+class Reading:
+    """One state with all its questions, tokenised once."""
+
+    items: Sequence[Item]
+    input_tokens: int
+    cuts: Sequence[Sequence[Cut]] = ()
+
+
+class Verdict(NamedTuple):
+    """What an engine has to say about one question: a weight for each option, in the options' order."""
+
+    weights: Sequence[float]
+    cuts: Sequence[Cut] = ()
+
+
+@dataclass(slots=True)
+class Decision:
+    """All verdicts about one state, in the order of the questions."""
+
+    verdicts: list[Verdict]
+    input_tokens: int
+    output_tokens: int = 0
+
+
+class Model(Protocol):
+    """An in-process model. One thread reads, another runs; neither method is called by two threads at a time."""
+
+    card: ModelCard
+    token_budget: int
+    """The cost up to which items run together. One item above it runs alone."""
+
+    def prepare(self, questions: Sequence[Question]) -> Any:
+        """What is common to all states of a request: done once per request."""
+
+    def read(self, prepared: Any, state: str) -> Reading:
+        """Tokenise one state for the questions prepared."""
+
+    def run(self, items: Sequence[Item]) -> Sequence[Sequence[Sequence[float]]]:
+        """For each item, for each of its questions, the weights of the options. One call is one batch."""
+
+
+class Engine(Protocol):
+    """What the service asks. Every method is called on the event loop."""
+
+    card: ModelCard
+    remote: bool
+
+    async def start(self) -> None:
+        """Warm up; raise ModelError if the model cannot serve."""
+
+    async def decide(self, states: Sequence[str], questions: Sequence[Question]) -> list[Decision]:
+        """One decision per state. Cancelling the call abandons what has not been started."""
+
+    async def check(self) -> None:
+        """Return when a request would be answered now, raise Unavailable when not."""
+
+    def queue_depth(self) -> int:
+        """Questions admitted and not yet begun."""
+
+    async def close(self) -> None:
+        """Let go of threads and connections."""
+
+
+def load(settings: Settings) -> Model | Engine:
+    """The model that the settings name."""
+    kind, _, name = settings.model.partition(":")
+    if kind not in KINDS:
+        raise ModelError(f"--model {settings.model!r}: unknown kind; the kinds are {', '.join(sorted(KINDS))}")
+    try:
+        loaded: Model | Engine = import_module(KINDS[kind]).load(name, settings)
+    except StartError:
+        raise
+    except Exception as error:
+        raise ModelError(f"--model {settings.model!r} cannot be loaded: {error}") from error
+    return loaded
+
+
+def is_model(loaded: Model | Engine) -> TypeIs[Model]:
+    """Whether it needs a worker to become an Engine."""
+    return hasattr(loaded, "run")

@@ -1,0 +1,121 @@
+"""Everything that can go wrong, as one tree. The status a client sees sits on the class.
+
+DecidedError                     500  internal server error
+├── Unreadable                   400  the body cannot be read as a JSON object
+├── Unauthorized                 401  no key, or a wrong one
+├── NotFound                     404  no such path
+├── MethodNotAllowed             405  the path exists, the method does not
+├── BodyTooLarge                 413  more bytes than the body limit, received or decoded
+├── UnsupportedMedia             415  an encoding or a media type this service does not read
+├── Invalid                      422  read, understood, refused
+├── InferenceFailed              500  the model failed on this request
+├── Unavailable                  503  the model cannot answer at all
+│   └── AtCapacity               503  every place is taken; try again in a second
+└── TimedOut                     504  no answer within the time limit
+
+StartError                            the process ends before it listens
+├── SettingsError             exit 2  a setting is out of range
+├── ModelError                exit 3  the model cannot be loaded
+└── BindError                 exit 4  the address cannot be listened on
+"""
+
+from typing import ClassVar
+
+Headers = tuple[tuple[bytes, bytes], ...]
+
+
+class DecidedError(Exception):
+    """An error with a place in the contract. Its message is sent to the client as `detail`."""
+
+    status: ClassVar[int] = 500
+    headers: ClassVar[Headers] = ()
+
+    @property
+    def detail(self) -> str:
+        return str(self)
+
+
+class Unreadable(DecidedError):
+    status = 400
+
+
+class Unauthorized(DecidedError):
+    status = 401
+    headers = ((b"www-authenticate", b"Bearer"),)
+
+    def __init__(self) -> None:
+        super().__init__("missing or wrong API key: send the header 'Authorization: Bearer <API_KEY>'")
+
+
+class NotFound(DecidedError):
+    status = 404
+
+    def __init__(self) -> None:
+        super().__init__("not found: see /openapi.json for the paths of this service")
+
+
+class MethodNotAllowed(DecidedError):
+    status = 405
+
+    def __init__(self, allowed: str) -> None:
+        super().__init__(f"method not allowed: use {allowed}")
+        self.allowed = allowed
+
+
+class BodyTooLarge(DecidedError):
+    status = 413
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"the body is larger than {limit} bytes")
+
+
+class UnsupportedMedia(DecidedError):
+    status = 415
+
+
+class Invalid(DecidedError):
+    status = 422
+
+
+class InferenceFailed(DecidedError):
+    """The reason is for the log; the client learns only that it failed."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("inference failed")
+        self.reason = reason
+
+
+class Unavailable(DecidedError):
+    status = 503
+
+
+class AtCapacity(Unavailable):
+    headers = ((b"retry-after", b"1"),)
+
+    def __init__(self) -> None:
+        super().__init__("the server is at capacity: try again in a second")
+
+
+class TimedOut(DecidedError):
+    status = 504
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"no answer within {seconds:g} s")
+
+
+class StartError(Exception):
+    """The service cannot start. The message tells the operator what to change."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class SettingsError(StartError):
+    exit_code = 2
+
+
+class ModelError(StartError):
+    exit_code = 3
+
+
+class BindError(StartError):
+    exit_code = 4

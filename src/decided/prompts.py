@@ -1,0 +1,63 @@
+"""Questions and states as the words a model reads, and the one rule for cutting what does not fit.
+
+Nothing is ever cut silently: whatever is shortened comes with a `Cut` that says how many tokens were kept.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from decided.contract import Option, Question, compact
+from decided.engine import Cut
+
+_MAX_CHARACTERS_PER_TOKEN = 16
+"""Beyond this many characters per token kept, text is dropped before it is tokenised: tokenising a 200,000 character
+state takes 130 ms, and nearly all of it to throw the tokens away."""
+
+
+class Tokenizer(Protocol):
+    def encode(self, text: str) -> list[int]: ...
+
+
+class Tokens(NamedTuple):
+    """The tokens that fit, and the cut if some did not."""
+
+    ids: list[int]
+    cuts: tuple[Cut, ...]
+
+
+def tokens(tokenizer: Tokenizer, text: str, part: str, limit: int) -> Tokens:
+    """The first `limit` tokens of a text. How many there were is counted, or estimated for a very long text."""
+    room = limit * _MAX_CHARACTERS_PER_TOKEN
+    ids = tokenizer.encode(text[:room])
+    given = len(ids) if len(text) <= room else len(ids) * len(text) // room
+    if given <= limit:
+        return Tokens(ids, ())
+    return Tokens(ids[:limit], (Cut(part, limit, given, estimated=len(text) > room),))
+
+
+def option_text(option: Option) -> str:
+    """An option in words: its name read as words, and what was said of it."""
+    name = words(option.key)
+    return f"{name}: {option.description}" if option.description else name
+
+
+def instructions(question: Question) -> str:
+    return compact(question.instructions) if question.instructions else ""
+
+
+def words(name: str) -> str:
+    """`refundRequest` and `refund_request` as words."""
+    spaced = [
+        f" {char.lower()}" if char.isupper() and index and name[index - 1].islower() else char
+        for index, char in enumerate(name)
+    ]
+    return "".join(spaced).replace("_", " ")
+
+
+def joined(cuts: Sequence[tuple[Cut, ...]]) -> tuple[Cut, ...]:
+    """The cuts of several pieces of one part, as one."""
+    found = [cut for each in cuts for cut in each]
+    if len(found) < 2:
+        return tuple(found)
+    kept, given = sum(cut.kept for cut in found), sum(cut.given for cut in found)
+    return (Cut(found[0].part, kept, given, any(cut.estimated for cut in found)),)

@@ -1,0 +1,116 @@
+"""From settings to a listening process and back: load, warm up, bind, serve, drain."""
+
+import asyncio
+import contextlib
+import logging
+import math
+import signal
+import socket
+import time
+from collections.abc import Iterator
+
+import uvicorn
+
+from decided import engine as engines
+from decided.app import App
+from decided.connection import KEEP_ALIVE_S, Connection
+from decided.edge import Edge
+from decided.engine import Engine, is_model
+from decided.errors import BindError, SettingsError
+from decided.keys import Keys
+from decided.logs import RequestLog
+from decided.metrics import Metrics
+from decided.service import Service
+from decided.settings import Settings
+from decided.version import VERSION
+from decided.worker import Worker
+
+log = logging.getLogger("decided")
+
+
+async def serve(settings: Settings) -> None:
+    """Serve until told to stop. Raises StartError if the service cannot start."""
+    keys = Keys(settings)
+    metrics = Metrics()
+    began = time.perf_counter()
+    engine = await _started_engine(settings, metrics)
+    load_seconds = time.perf_counter() - began
+    service = Service(engine, metrics, settings.max_in_flight, settings.request_timeout_s)
+    metrics.describe(VERSION, engine.card.name, load_seconds, lambda: service.in_flight, engine.queue_depth)
+    request_log = RequestLog(
+        settings.log_format, settings.log_level in ("debug", "info"), asyncio.get_running_loop().call_later
+    )
+    app = App(service, keys, settings.max_body_bytes)
+    edge = Edge(app, metrics, request_log, settings.request_timeout_s)
+    listener = _bind(settings.host, settings.port)
+    host, port = listener.getsockname()[:2]
+    log.info("serving %s (loaded in %.2f s) on http://%s:%d", engine.card.name, load_seconds, host, port)
+    if settings.open_to_the_network:
+        log.warning(
+            "listening on %s without an API key: anyone who reaches this port can ask. Set SERVICE_API_KEY", host
+        )
+    try:
+        await _Server(_config(edge, settings), keys).serve(sockets=[listener])
+    finally:
+        await engine.close()
+        request_log.flush()
+    log.info("stopped")
+
+
+async def _started_engine(settings: Settings, metrics: Metrics) -> Engine:
+    loaded = engines.load(settings)
+    stall_after_s = max(10.0, 2 * settings.request_timeout_s)
+    engine = Worker(loaded, stall_after_s, metrics.batch) if is_model(loaded) else loaded
+    await engine.start()
+    return engine
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise BindError(f"cannot listen on {host} port {port}: {error.strerror or error}") from None
+
+
+def _config(edge: Edge, settings: Settings) -> uvicorn.Config:
+    return uvicorn.Config(
+        edge,
+        http=Connection,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=math.ceil(settings.request_timeout_s) + 5,
+    )
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server, with our signals: its own would end a drained process with the signal, not with 0."""
+
+    def __init__(self, config: uvicorn.Config, keys: Keys) -> None:
+        super().__init__(config)
+        self._keys = keys
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop)
+        loop.add_signal_handler(signal.SIGHUP, self._reload_keys)
+        yield
+
+    def _stop(self) -> None:
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+    def _reload_keys(self) -> None:
+        try:
+            if self._keys.reload():
+                log.info("the key file was read again")
+        except SettingsError as error:
+            log.error("%s; the keys are as before", error)

@@ -1,0 +1,146 @@
+"""All settings, in one frozen object, built once and passed by argument.
+
+Each field is a flag `--its-name` and an environment variable `SERVICE_ITS_NAME`; the flag wins. Secrets are the
+exception: a key on a command line is a key in every process list, so those are environment variables alone.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from decided.errors import SettingsError
+
+PREFIX = "SERVICE_"
+
+
+def _setting(default: Any, about: str, read: Callable[[str], Any], secret: bool = False, metavar: str = "") -> Any:
+    return field(default=default, metadata={"about": about, "read": read, "secret": secret, "metavar": metavar})
+
+
+def _text(value: str) -> str:
+    if not value.strip():
+        raise ValueError("must not be empty")
+    return value
+
+
+def _whole(low: int, high: int) -> Callable[[str], int]:
+    def read(value: str) -> int:
+        if not value.strip().isascii() or not value.strip().isdigit() or not low <= int(value) <= high:
+            raise ValueError(f"must be a whole number from {low} to {high}")
+        return int(value)
+
+    return read
+
+
+def _seconds(low: float, high: float) -> Callable[[str], float]:
+    def read(value: str) -> float:
+        message = f"must be a number of seconds from {low:g} to {high:g}"
+        try:
+            seconds = float(value)
+        except ValueError:
+            raise ValueError(message) from None
+        if not low <= seconds <= high:
+            raise ValueError(message)
+        return seconds
+
+    return read
+
+
+def _one_of(*values: str) -> Callable[[str], str]:
+    def read(value: str) -> str:
+        if value not in values:
+            raise ValueError(f"must be one of {', '.join(values)}")
+        return value
+
+    return read
+
+
+def _key(value: str) -> str:
+    if not value or value != value.strip() or not value.isprintable():
+        raise ValueError("must be one key, without white space around it, that a header can carry")
+    return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    model: str = _setting(
+        "standin", "the model to serve: KIND or KIND:NAME, see docs/settings.md", _text, metavar="MODEL"
+    )
+    host: str = _setting("0.0.0.0", "address to listen on; 127.0.0.1 for this machine only", _text)
+    port: int = _setting(8000, "port to listen on; 0 takes a free one and logs it", _whole(0, 65535))
+    max_in_flight: int = _setting(256, "requests served at a time; one more gets 503 at once", _whole(1, 100_000))
+    request_timeout_s: float = _setting(
+        30.0, "seconds from admission to answer, reading the body included; then 504", _seconds(0.001, 86_400)
+    )
+    max_body_bytes: int = _setting(
+        2**20, "largest request body, as received and as decoded; more gets 413", _whole(1, 2**30)
+    )
+    threads: int | None = _setting(
+        None, "CPU threads of the model, at most the physical cores (default: all of them)", _whole(1, 4096)
+    )
+    dtype: str = _setting(
+        "auto",
+        "numeric precision: auto, float32, bfloat16, float16, int8",
+        _one_of("auto", "float32", "bfloat16", "float16", "int8"),
+    )
+    device: str = _setting("auto", "where the model runs: auto, cpu, cuda, mps", _one_of("auto", "cpu", "cuda", "mps"))
+    small_batch: int | None = _setting(
+        None, "questions per forward pass, for some GPU models (default: the model's own)", _whole(1, 65_536)
+    )
+    log_level: str = _setting(
+        "info",
+        "debug, info, warning or error; info has one line per request",
+        _one_of("debug", "info", "warning", "error"),
+    )
+    log_format: str = _setting("text", "text for people, json for machines", _one_of("text", "json"))
+    remote_url: str | None = _setting(None, "address of the remote engine, for models served by one", _text)
+    api_key: str | None = _setting(
+        None, "the one key that the two POST endpoints ask for, taken literally", _key, secret=True
+    )
+    api_key_file: Path | None = _setting(
+        None, "a file with one key a line, any of which is accepted; read again on SIGHUP", Path, secret=True
+    )
+
+    @property
+    def open_to_the_network(self) -> bool:
+        return self.host not in ("127.0.0.1", "::1", "localhost") and not (self.api_key or self.api_key_file)
+
+
+def flag(item: Field[Any]) -> str:
+    return "--" + item.name.replace("_", "-")
+
+
+def variable(item: Field[Any]) -> str:
+    return PREFIX + item.name.upper()
+
+
+def all_settings() -> tuple[Field[Any], ...]:
+    return fields(Settings)
+
+
+def flag_settings() -> list[Field[Any]]:
+    return [item for item in all_settings() if not item.metadata["secret"]]
+
+
+def load(flags: Mapping[str, str], environment: Mapping[str, str] | None = None) -> Settings:
+    """Settings from flags (by field name), else from the environment, else the defaults."""
+    given = os.environ if environment is None else environment
+    values: dict[str, Any] = {}
+    for item in all_settings():
+        source, value = (
+            (flag(item), flags[item.name]) if item.name in flags else (variable(item), given.get(variable(item)))
+        )
+        if value is None:
+            continue
+        try:
+            values[item.name] = item.metadata["read"](value)
+        except ValueError as error:
+            shown = "" if item.metadata["secret"] else f", not {value!r}"
+            raise SettingsError(f"{source} {error}{shown}") from None
+    return Settings(**values)
+
+
+def default_of(item: Field[Any]) -> Any:
+    return None if item.default is MISSING else item.default

@@ -1,0 +1,11 @@
+"""The real command line with one more kind, `fake`, which the package itself does not know."""
+
+import sys
+
+from decided.cli import main
+from decided.engine import KINDS
+
+KINDS["fake"] = "tests.support.fake_model"
+
+if __name__ == "__main__":
+    sys.exit(main())
