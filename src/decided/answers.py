@@ -29,12 +29,17 @@ def answer(question: Question, weights: Sequence[float], truncated: bool) -> Ans
             return NoulAnswer(shares[0], probabilities, abs(2 * shares[0] - 1), truncated)
 
 
+def is_distribution(weights: Sequence[float]) -> bool:
+    """Finite, non-negative, and something to share out. (A sum with NaN in it compares as false.)"""
+    return len(weights) > 0 and bool(0 < sum(weights) < math.inf and min(weights) >= 0)
+
+
 def normalised(weights: Sequence[float], count: int) -> list[float]:
-    """Finite, non-negative and summing to one, or the engine has failed. NaN must never reach the wire as null."""
+    """Shares that sum to one, or the engine has failed. NaN must never reach the wire, where it would be null."""
+    if len(weights) != count or not is_distribution(weights):
+        raise InferenceFailed(f"the model gave no distribution over {count} options")
     shares = [float(weight) for weight in weights]
     total = math.fsum(shares)
-    if len(shares) != count or not 0 < total < math.inf or min(shares) < 0:
-        raise InferenceFailed(f"the model gave no distribution over {count} options")
     return [share / total for share in shares]
 
 

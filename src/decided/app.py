@@ -151,8 +151,9 @@ class App:
             encoding = call.headers.get(b"content-encoding", b"")
             if call.declares_more_than(self._max_body_bytes):
                 raise BodyTooLarge(self._max_body_bytes)
+            received = await call.body(self._max_body_bytes)
             bodies.check_encoding(call.headers.get(b"content-type", b""), encoding)
-            body = bodies.decode(await call.body(self._max_body_bytes), encoding, self._max_body_bytes)
+            body = bodies.decode(received, encoding, self._max_body_bytes)
             request = read(read_object(body), self._service.engine.card.max_options)
             call.watch_client(asyncio.current_task())
             return request

@@ -11,7 +11,7 @@ _ZSTD_MAX_WINDOW = 8 * 2**20  # what RFC 8878 asks of decoders; a larger window 
 
 
 def check_encoding(content_type: bytes, content_encoding: bytes) -> None:
-    """415 for what cannot be read, before a byte of it is."""
+    """415 for what cannot be read, before anything is unpacked."""
     if content_type.strip().lower().startswith(b"multipart/"):
         raise UnsupportedMedia("multipart bodies are not read: send JSON")
     if _normal(content_encoding) not in _DECODERS:

@@ -194,8 +194,10 @@ def read_object(body: bytes) -> dict[str, Any]:
     """The body as a JSON object, or 400."""
     try:
         value = _decode(body)
-        # Bytes that come out as they went in cannot have held a key twice; the others need the slower look.
-        if encode(value) != body:
+        # Bytes that come out as they went in, but for white space, cannot have held a key twice. Others (escapes, odd
+        # numbers) need the look that is ten times slower.
+        again = encode(value)
+        if again != body and again != msgspec.json.format(body, indent=-1):
             json.loads(body, object_pairs_hook=_refuse_repeated_keys, parse_int=len, parse_float=len)
     except RecursionError:
         raise Unreadable("the body is nested too deeply") from None
@@ -210,7 +212,7 @@ def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> None:
     seen: set[str] = set()
     for key, _ in pairs:
         if key in seen:
-            raise Unreadable(f"the key {_quoted(key)} stands twice in one object")
+            raise Unreadable(f"the key {quoted(key)} stands twice in one object")
         seen.add(key)
 
 
@@ -262,7 +264,7 @@ def _read_question(name: str, value: object, max_options: int) -> Question:
         if isinstance(question, Noul) and not question.instructions and not _described(question.criteria):
             raise Invalid("a noul needs instructions, or criteria that describe 'true' or 'false'")
     except (msgspec.ValidationError, Invalid) as error:
-        raise Invalid(f"question {_quoted(name)}: {error}") from None
+        raise Invalid(f"question {quoted(name)}: {error}") from None
     return question
 
 
@@ -284,7 +286,7 @@ def _described(outcomes: Outcomes | None) -> bool:
     return outcomes is not None and bool(outcomes.yes or outcomes.no)
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
     """A client's name in a message: quoted, escaped, and short however long it is."""
     return json.dumps(name if len(name) <= 80 else name[:79] + "…", ensure_ascii=False)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from decided.app import App, Call, ClientGone, Receive, Reply, Scope
 from decided.contract import MAX_REQUEST_ID_CHARACTERS, Problem, encode
-from decided.errors import DecidedError, Headers, InferenceFailed, MethodNotAllowed, TimedOut, Unreadable
+from decided.errors import DecidedError, Headers, InferenceFailed, MethodNotAllowed, TimedOut, Unavailable, Unreadable
 from decided.logs import RequestLine, RequestLog
 from decided.metrics import Metrics
 
@@ -62,6 +62,8 @@ class Edge:
             return await self._app.reply(call)
         except ClientGone:
             raise
+        except asyncio.CancelledError:  # told to stop, and told again: nobody may wait any longer
+            return _refusal(Unavailable("the server is stopping"))
         except InferenceFailed as error:
             log.error("request %s: %s", request_id.decode(), error.reason, exc_info=error.__cause__)
             return _refusal(error)

@@ -50,7 +50,7 @@ class Metrics:
         )
         self._queue_wait = Histogram(
             "service_queue_wait_seconds",
-            "Seconds from admission to a request's first batch.",
+            "Seconds from a request's last byte to its first batch.",
             buckets=_SECONDS,
             registry=registry,
         )

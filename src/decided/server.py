@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 import math
 import signal
@@ -42,6 +43,7 @@ async def serve(settings: Settings) -> None:
     )
     app = App(service, keys, settings.max_body_bytes)
     edge = Edge(app, metrics, request_log, settings.request_timeout_s)
+    gc.freeze()  # the model and the modules stay: no collection need look at them again
     listener = _bind(settings.host, settings.port)
     host, port = listener.getsockname()[:2]
     log.info("serving %s (loaded in %.2f s) on http://%s:%d", engine.card.name, load_seconds, host, port)

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from decided.answers import answer
-from decided.contract import Answer, Question, Request, SingleResponse, Usage
+from decided.contract import Answer, Question, Request, SingleResponse, Usage, quoted
 from decided.engine import Cut, Decision, Engine
 from decided.errors import AtCapacity, TimedOut
 from decided.metrics import Metrics
@@ -73,4 +73,4 @@ def _warning(name: str, cuts: Sequence[Cut]) -> str:
         f"the model read {cut.kept} of {'about ' if cut.estimated else ''}{cut.given} tokens of the {cut.part}"
         for cut in cuts
     ]
-    return f"question {name!r}: {'; '.join(parts)}"
+    return f"question {quoted(name)}: {'; '.join(parts)}"

@@ -9,6 +9,7 @@ A batch may fail, the worker may not: a failing batch is halved until the guilty
 """
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
+from decided.answers import is_distribution
 from decided.contract import Choice, Noul, Question, Score
 from decided.engine import Cut, Decision, Item, Model, Reading, Verdict
 from decided.errors import InferenceFailed, ModelError, Unavailable
@@ -25,6 +27,8 @@ from decided.scheduler import FairQueue, Lane
 log = logging.getLogger("decided.worker")
 
 M = TypeVar("M")
+
+_CLOSE_WAIT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +88,8 @@ class Worker:
         self.card = model.card
         self._model = model
         self._stall_after_s = stall_after_s
-        self._on_batch = on_batch
+        self._listener = on_batch
+        self._on_batch: Callable[[BatchReport], None] = lambda report: None  # the warm-up is nobody's business
         self._jobs: set[Job] = set()
         self._reader_inbox: SimpleQueue[Job | None] = SimpleQueue()
         self._runner_inbox: SimpleQueue[tuple[Job, int, Reading] | None] = SimpleQueue()
@@ -102,7 +107,8 @@ class Worker:
         try:
             await self.decide(["A parcel arrived two days late."], _WARM_UP)
         except Exception as error:
-            raise ModelError(f"the model {self.card.name!r} fails its warm-up; the log has the traceback") from error
+            raise ModelError(f"the model {self.card.name!r} fails its warm-up: {error.__cause__ or error}") from error
+        self._on_batch = self._listener
 
     async def decide(self, states: Sequence[str], questions: Sequence[Question]) -> list[Decision]:
         if self._dead:
@@ -131,6 +137,8 @@ class Worker:
     async def close(self) -> None:
         self._reader_inbox.put(None)
         self._runner_inbox.put(None)
+        for thread in self._threads:
+            await asyncio.to_thread(thread.join, _CLOSE_WAIT_S)
 
     # --- the reader thread ---
 
@@ -196,7 +204,7 @@ class Worker:
         finished = self._settle(batch)
         self._batch_began = None
         report = BatchReport(sum(len(piece.item.questions) for piece in batch), cost / budget, waits)
-        self._loop.call_soon_threadsafe(self._deliver, finished, report)
+        self._on_loop(self._deliver, finished, report)
 
     def _settle(self, batch: list[Piece]) -> list[Job]:
         """Run the batch; return the jobs that are complete with it."""
@@ -219,6 +227,9 @@ class Worker:
     def _record(self, piece: Piece, weights: Sequence[Sequence[float]]) -> Job | None:
         """Note an item's verdicts; return its job if that was the last."""
         job, index, reading = piece.job, piece.state, piece.reading
+        if not all(is_distribution(of_options) for of_options in weights):
+            self._fail(job, "the model gave no distribution over the options")
+            return None
         decision = job.decisions[index]
         for number, of_options in zip(piece.item.questions, weights, strict=True):
             cuts: Sequence[Cut] = reading.cuts[number] if reading.cuts else ()
@@ -230,12 +241,12 @@ class Worker:
 
     # --- both threads, and the event loop ---
 
-    def _fail(self, job: Job, reason: str, cause: Exception) -> None:
+    def _fail(self, job: Job, reason: str, cause: Exception | None = None) -> None:
         job.failed = True
         job.abandon()
         error = InferenceFailed(reason)
         error.__cause__ = cause
-        self._loop.call_soon_threadsafe(_refuse, job, error)
+        self._on_loop(_refuse, job, error)
 
     def _deliver(self, finished: list[Job], report: BatchReport) -> None:
         for job in finished:
@@ -243,12 +254,16 @@ class Worker:
                 job.future.set_result(job.decisions)
         self._on_batch(report)
 
+    def _on_loop(self, callback: Callable[..., None], *arguments: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and with it everyone who waited
+            self._loop.call_soon_threadsafe(callback, *arguments)
+
     def _guard(self, work: Callable[[], None]) -> None:
         try:
             work()
         except BaseException:
             log.critical("the inference worker has stopped", exc_info=True)
-            self._loop.call_soon_threadsafe(self._die)
+            self._on_loop(self._die)
 
     def _die(self) -> None:
         self._dead = True

@@ -1,0 +1,223 @@
+"""The worker, in process: what runs together, what is never run, and what a failure may touch."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+
+import pytest
+
+from decided.contract import Noul, Question
+from decided.engine import Item
+from decided.errors import InferenceFailed, ModelError, Unavailable
+from decided.worker import BatchReport, Worker
+from tests.support.fake_model import FakeModel
+
+THREE: list[Question] = [Noul("Is it so?"), Noul("Is it not?"), Noul("Is it late?")]
+
+
+class GatedModel(FakeModel):
+    """A fake that, once closed, holds every batch until it is opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+        self.gate.set()
+        self.ran: list[list[str]] = []
+
+    def run(self, items: Sequence[Item]) -> list[list[list[float]]]:
+        self.ran.append([item.payload[0] for item in items])
+        self.gate.wait(20)
+        return super().run(items)
+
+
+def run(model: GatedModel, scenario: Callable[[Worker], Awaitable[None]], **options: float) -> list[BatchReport]:
+    reports: list[BatchReport] = []
+
+    async def main() -> None:
+        worker = Worker(model, options.get("stall_after_s", 10.0), reports.append)
+        await worker.start()
+        model.ran.clear()
+        try:
+            await asyncio.wait_for(scenario(worker), 30)
+        finally:
+            model.gate.set()
+            await worker.close()
+
+    asyncio.run(main())
+    return reports
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - other threads make it true
+        await asyncio.sleep(0.002)
+
+
+def busy(model: GatedModel, worker: Worker) -> "asyncio.Task[object]":
+    """Close the gate and put one request behind it."""
+    model.gate.clear()
+    return asyncio.ensure_future(worker.decide(["first"], [Noul("Is it first?")]))
+
+
+def test_requests_of_many_clients_run_together_in_full_batches() -> None:
+    model = GatedModel()
+
+    async def scenario(worker: Worker) -> None:
+        first = busy(model, worker)
+        await until(lambda: len(model.ran) == 1)
+        many = [asyncio.ensure_future(worker.decide([f"state {n}"], THREE)) for n in range(50)]
+        await until(lambda: model.reads == 1 + 1 + 50)
+        assert worker.queue_depth() == 150
+        model.gate.set()
+        await asyncio.gather(first, *many)
+        assert worker.queue_depth() == 0
+
+    reports = run(model, scenario)
+    sizes = [len(batch) for batch in model.ran]
+    assert sizes == [1, 25, 25, 25, 25, 25, 25]  # 256 tokens of 10 each; never 25, 1, 25, 1
+    assert [report.questions for report in reports] == sizes
+
+
+def test_a_state_is_read_once_however_many_questions() -> None:
+    model = GatedModel()
+
+    async def scenario(worker: Worker) -> None:
+        before = model.reads
+        await worker.decide(["one", "two"], [Noul(f"Is it {n}?") for n in range(64)])
+        assert model.reads == before + 2
+
+    run(model, scenario)
+
+
+def test_what_was_cancelled_before_it_began_never_begins() -> None:
+    model = GatedModel()
+
+    async def scenario(worker: Worker) -> None:
+        first = busy(model, worker)
+        await until(lambda: len(model.ran) == 1)
+        gone = asyncio.ensure_future(worker.decide(["gone"] * 200, THREE))
+        kept = asyncio.ensure_future(worker.decide(["kept"], THREE))
+        await until(lambda: model.reads > 3)
+        gone.cancel()
+        await asyncio.sleep(0)
+        assert worker.queue_depth() == 3
+        model.gate.set()
+        await asyncio.gather(first, kept)
+
+    run(model, scenario)
+    assert [state for batch in model.ran[1:] for state in batch] == ["kept"] * 3
+
+
+def test_a_large_batch_is_read_only_as_far_as_it_is_run() -> None:
+    model = GatedModel()
+
+    async def scenario(worker: Worker) -> None:
+        before = model.reads
+        model.gate.clear()
+        large = asyncio.ensure_future(worker.decide(["state"] * 256, THREE))
+        await until(lambda: len(model.ran) == 1)
+        await asyncio.sleep(0.05)
+        assert model.reads - before < 30
+        model.gate.set()
+        assert len(await large) == 256
+        assert model.reads - before == 256
+
+    run(model, scenario)
+
+
+def test_a_small_request_is_done_while_a_large_one_runs() -> None:
+    model = GatedModel()
+
+    async def scenario(worker: Worker) -> None:
+        first = busy(model, worker)
+        await until(lambda: len(model.ran) == 1)
+        large = asyncio.ensure_future(worker.decide(["large"] * 256, [Noul(f"Is it {n}?") for n in range(64)]))
+        small = asyncio.ensure_future(worker.decide(["small"], THREE))
+        await until(lambda: model.reads >= 4)
+        model.gate.set()
+        await asyncio.gather(first, small)
+        assert not large.done()
+        large.cancel()
+
+    run(model, scenario)
+
+
+def test_a_poisoned_request_fails_alone_and_costs_little() -> None:
+    model = GatedModel()
+
+    async def scenario(worker: Worker) -> None:
+        first = busy(model, worker)
+        await until(lambda: len(model.ran) == 1)
+        good = [asyncio.ensure_future(worker.decide([f"good {n}"], THREE)) for n in range(7)]
+        bad = asyncio.ensure_future(worker.decide(["FAIL"], THREE))
+        await until(lambda: model.reads == 1 + 1 + 8)
+        model.gate.set()
+        await asyncio.gather(first, *good)
+        with pytest.raises(InferenceFailed, match=r"^inference failed$"):
+            await bad
+        await worker.check()
+
+    run(model, scenario)
+    assert len(model.ran) < 2 + 24  # halving, not one by one
+
+
+def test_an_item_short_of_answers_fails_its_request() -> None:
+    async def scenario(worker: Worker) -> None:
+        with pytest.raises(InferenceFailed):
+            await worker.decide(["SHORT"], THREE)
+        with pytest.raises(InferenceFailed):
+            await worker.decide(["FAIL-READ"], THREE)
+        assert len(await worker.decide(["fine"], THREE)) == 1
+
+    run(GatedModel(), scenario)
+
+
+def test_a_dead_worker_fails_what_waits_and_refuses_what_comes(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)
+
+    async def scenario(worker: Worker) -> None:
+        with pytest.raises(InferenceFailed):
+            await worker.decide(["DIE"], THREE)
+        with pytest.raises(Unavailable):
+            await worker.check()
+        with pytest.raises(Unavailable):
+            await worker.decide(["fine"], THREE)
+
+    run(GatedModel(), scenario)
+    assert "worker has stopped" in caplog.text
+
+
+def test_a_stuck_worker_is_not_ready() -> None:
+    model = GatedModel()
+
+    async def scenario(worker: Worker) -> None:
+        await worker.check()
+        first = busy(model, worker)
+        await until(lambda: len(model.ran) == 1)
+        await asyncio.sleep(0.06)
+        with pytest.raises(Unavailable, match="stuck"):
+            await worker.check()
+        model.gate.set()
+        await first
+        await worker.check()
+
+    run(model, scenario, stall_after_s=0.05)
+
+
+def test_a_model_that_fails_its_warm_up_cannot_start() -> None:
+    class Broken(FakeModel):
+        def run(self, items: Sequence[Item]) -> list[list[list[float]]]:
+            raise RuntimeError("bad weights")
+
+    async def main() -> None:
+        with pytest.raises(ModelError, match="warm-up"):
+            await Worker(Broken(), 10.0).start()
+
+    asyncio.run(main())
+
+
+def test_no_states_need_no_model() -> None:
+    async def scenario(worker: Worker) -> None:
+        assert await worker.decide([], THREE) == []
+
+    run(GatedModel(), scenario)
