@@ -1,9 +1,7 @@
 """The routes: HTTP in, HTTP out, and the order in which a request is checked."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
-from contextlib import contextmanager
-from itertools import chain
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any, NamedTuple
 
 from decided import bodies, metrics
@@ -28,14 +26,14 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 JSON = b"application/json"
-_STREAM_FROM_BYTES = 2**20
+_PART_BYTES = 2**18
 
 
 class Reply(NamedTuple):
     """A response. A body of parts is sent as they come."""
 
     status: int
-    body: bytes | Iterator[bytes]
+    body: bytes | AsyncIterator[bytes]
     content_type: bytes = JSON
     headers: Headers = ()
 
@@ -43,14 +41,13 @@ class Reply(NamedTuple):
 class Call:
     """One HTTP request on its way through the routes, with what the log wants to know of it."""
 
-    __slots__ = ("_watch", "body_ended", "headers", "questions", "receive", "scope", "tokens")
+    __slots__ = ("body_ended", "headers", "questions", "receive", "scope", "tokens")
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self.scope = scope
         self.receive = receive
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         self.body_ended = False
-        self._watch: asyncio.Future[None] | None = None
         self.questions = 0
         self.tokens = 0
 
@@ -74,27 +71,6 @@ class Call:
             if not message.get("more_body", False):
                 self.body_ended = True
                 return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def watch_client(self, task: "asyncio.Task[Any] | None") -> None:
-        """From now on, a client that leaves cancels the task that works for it."""
-        self._watch = asyncio.ensure_future(self._gone())
-        self._watch.add_done_callback(lambda watch: watch.cancelled() or (task and task.cancel()))
-
-    @contextmanager
-    def given_up_when_gone(self) -> Iterator[None]:
-        try:
-            yield
-        except asyncio.CancelledError:
-            if self._watch is None or not self._watch.done():
-                raise
-            raise ClientGone from None
-        finally:
-            if self._watch is not None:
-                self._watch.cancel()
-
-    async def _gone(self) -> None:
-        while (await self.receive())["type"] != "http.disconnect":
-            pass
 
 
 class ClientGone(Exception):
@@ -141,8 +117,8 @@ class App:
     async def _batch(self, call: Call) -> Reply:
         outcome = await self._decide(call, read_batch)
         parts = self._batch_parts(outcome)
-        first = next(parts)
-        return Reply(200, first if len(first) < _STREAM_FROM_BYTES else chain([first], parts))
+        first = await anext(parts)
+        return Reply(200, first if len(first) < _PART_BYTES else _chain(first, parts))
 
     async def _decide(self, call: Call, read: Callable[[dict[str, Any], int], Request]) -> Outcome:
         self._keys.check(call.headers.get(b"authorization"))
@@ -154,25 +130,23 @@ class App:
             received = await call.body(self._max_body_bytes)
             bodies.check_encoding(call.headers.get(b"content-type", b""), encoding)
             body = bodies.decode(received, encoding, self._max_body_bytes)
-            request = read(read_object(body), self._service.engine.card.max_options)
-            call.watch_client(asyncio.current_task())
-            return request
+            return read(read_object(body), self._service.engine.card.max_options)
 
-        with call.given_up_when_gone():
-            outcome = await self._service.decide(read_body)
+        outcome = await self._service.decide(read_body)
         call.questions = outcome.question_count
         call.tokens = outcome.usage.input_tokens + outcome.usage.output_tokens
         return outcome
 
-    def _batch_parts(self, outcome: Outcome) -> Iterator[bytes]:
-        """The batch response in parts of a mebibyte or more, or in one if it is smaller."""
+    async def _batch_parts(self, outcome: Outcome) -> AsyncIterator[bytes]:
+        """The batch response, in one part if it is small. Between two states, others get the loop."""
         model = self._service.engine.card.name
         part = bytearray(b'{"model":' + encode(model) + b',"results":[')
         for index, response in enumerate(self._service.responses(outcome)):
             if index:
                 part += b","
+                await asyncio.sleep(0)
             part += encode(response)
-            if len(part) >= _STREAM_FROM_BYTES:
+            if len(part) >= _PART_BYTES:
                 yield bytes(part)
                 part.clear()
         part += b'],"total_usage":' + encode(outcome.usage) + b"}"
@@ -201,3 +175,9 @@ class App:
 
 def _json(body: object) -> Reply:
     return Reply(200, encode(body))
+
+
+async def _chain(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for part in rest:
+        yield part

@@ -1,7 +1,8 @@
 """One HTTP/1.1 connection: uvicorn's, with the bounds and the error body that the contract asks for.
 
 Added: a head that is too large, too slow or no HTTP gets the ordinary error body with its id; a connection on which
-nothing happens is closed; the rest of a refused body is read, so that the client sees the refusal, but not for ever.
+nothing happens is closed; a client that leaves cancels the work for it; the rest of a refused body is read, so that the
+client sees the refusal, but not for ever.
 """
 
 import asyncio
@@ -9,6 +10,8 @@ import re
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from decided.edge import CLIENT_LEFT
 
 MAX_HEAD_BYTES = 64 * 1024
 MAX_DRAINED_BYTES = 64 * 2**20
@@ -22,10 +25,22 @@ class Connection(HttpToolsProtocol):
         self._in_head = True
         self._head_bytes = 0
         self._drained_bytes = 0
+        self._task: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._expect_data()
+
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        task = self.loop.create_task(cycle.run_asgi(app))
+        task.add_done_callback(self.tasks.discard)
+        self.tasks.add(task)
+        self._task = task
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._task is not None:
+            self._task.cancel(CLIENT_LEFT)  # no effect on one that is done
 
     def data_received(self, data: bytes) -> None:
         began_in_head = self._in_head

@@ -20,8 +20,7 @@ MAX_STATE_CHARACTERS = 200_000
 MAX_STATES = 256
 MAX_REQUEST_ID_CHARACTERS = 128
 
-UNSERVED_PARTS = ("assets", "images", "audio", "videos")
-UNSERVED_TYPES = ("box",)
+UNSERVED_PARTS = frozenset({"assets", "images", "audio", "videos"})
 
 Text = str | dict[str, Any] | list[Any]
 """Words for the model: plain, or structured and then read as compact JSON."""
@@ -82,6 +81,9 @@ class Noul(Struct, frozen=True, tag_field="type", tag="noul"):
 
 
 Question = Choice | Score | Noul
+
+_TYPES: dict[str, type[Question]] = {"choice": Choice, "score": Score, "noul": Noul}
+_LEVELS = tuple(str(level) for level in range(MAX_OPTIONS))
 
 
 class SingleRequest(Struct, frozen=True):
@@ -243,9 +245,7 @@ def _read_state(state: object, where: str) -> str:
 
 
 def _read_questions(body: dict[str, Any], max_options: int) -> dict[str, Question]:
-    for part in UNSERVED_PARTS:
-        if body.get(part):
-            raise Invalid(f"this service reads text and JSON only: it cannot honour '{part}'")
+    _refuse_unserved_parts(body)
     questions = body.get("questions")
     if not isinstance(questions, dict):
         found = "must be an object" if "questions" in body else "is missing"
@@ -259,27 +259,33 @@ def _read_questions(body: dict[str, Any], max_options: int) -> dict[str, Questio
 
 def _read_question(name: str, value: object, max_options: int) -> Question:
     try:
-        _refuse_unserved(value, max_options)
-        question: Question = msgspec.convert(value, Question)
-        if isinstance(question, Noul) and not question.instructions and not _described(question.criteria):
-            raise Invalid("a noul needs instructions, or criteria that describe 'true' or 'false'")
+        return _typed_question(value, max_options)
     except (msgspec.ValidationError, Invalid) as error:
         raise Invalid(f"question {quoted(name)}: {error}") from None
-    return question
 
 
-def _refuse_unserved(value: object, max_options: int) -> None:
-    """What the types alone would refuse in words that do not help."""
+def _typed_question(value: object, max_options: int) -> Question:
     if not isinstance(value, dict):
-        return
-    if value.get("type") in UNSERVED_TYPES:
-        raise Invalid(f"this service has no model for questions of type '{value['type']}'")
-    for part in UNSERVED_PARTS:
-        if value.get(part):
-            raise Invalid(f"this service reads text and JSON only: it cannot honour '{part}'")
+        raise Invalid("must be an object")
+    kind = value.get("type")
+    if not isinstance(kind, str) or kind not in _TYPES:
+        served = "'choice', 'score' and 'noul'"
+        raise Invalid(f"this service answers questions of type {served}, not {quoted(str(kind))}")
+    _refuse_unserved_parts(value)
     criteria = value.get("criteria")
     if isinstance(criteria, dict | list) and len(criteria) > max_options:
         raise Invalid(f"too many options: {len(criteria)}, at most {max_options}")
+    question: Question = msgspec.convert(value, _TYPES[kind])
+    if isinstance(question, Noul) and not question.instructions and not _described(question.criteria):
+        raise Invalid("a noul needs instructions, or criteria that describe 'true' or 'false'")
+    return question
+
+
+def _refuse_unserved_parts(fields: dict[str, Any]) -> None:
+    if not UNSERVED_PARTS.isdisjoint(fields):
+        for part in UNSERVED_PARTS:
+            if fields.get(part):
+                raise Invalid(f"this service reads text and JSON only: it cannot honour '{part}'")
 
 
 def _described(outcomes: Outcomes | None) -> bool:
@@ -297,6 +303,6 @@ def option_keys(question: Question) -> Sequence[str]:
         case Choice():
             return list(question.criteria)
         case Score():
-            return [str(level) for level in range(len(question.criteria))]
+            return _LEVELS[: len(question.criteria)]
         case Noul():
             return ("true", "false")

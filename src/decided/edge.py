@@ -22,6 +22,7 @@ log = logging.getLogger("decided")
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 CLIENT_CLOSED = 499  # the usual number, in logs and metrics, for a client that left; it is never sent
+CLIENT_LEFT = "the client left"  # the message with which the connection cancels what nobody waits for
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,%d}" % MAX_REQUEST_ID_CHARACTERS)
 
 
@@ -62,8 +63,10 @@ class Edge:
             return await self._app.reply(call)
         except ClientGone:
             raise
-        except asyncio.CancelledError:  # told to stop, and told again: nobody may wait any longer
-            return _refusal(Unavailable("the server is stopping"))
+        except asyncio.CancelledError as cancelled:
+            if cancelled.args == (CLIENT_LEFT,):
+                raise ClientGone from None
+            return _refusal(Unavailable("the server is stopping"))  # told twice to stop: nobody may wait any longer
         except InferenceFailed as error:
             log.error("request %s: %s", request_id.decode(), error.reason, exc_info=error.__cause__)
             return _refusal(error)
@@ -82,9 +85,8 @@ class Edge:
             await send({"type": "http.response.body", "body": reply.body})
             return
         async with asyncio.timeout(self._write_timeout_s):
-            for part in reply.body:
+            async for part in reply.body:
                 await send({"type": "http.response.body", "body": part, "more_body": True})
-                await asyncio.sleep(0)  # others get the loop between the parts
         await send({"type": "http.response.body", "body": b""})
 
     def _note(self, request_id: bytes, endpoint: str, status: int, began: float, questions: int, tokens: int) -> None:
