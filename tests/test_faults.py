@@ -262,3 +262,12 @@ def test_an_endless_head_is_cut_off(server: Server) -> None:
         sender.join()
     assert head == b"HTTP/1.1 400"
     assert server.ask("served").status == 200
+
+
+def test_a_large_request_in_one_piece_is_not_taken_for_a_head(server: Server) -> None:
+    body = json.dumps({"state": "x" * 120_000, "questions": {"q": NOUL}}).encode()
+    request = b"POST /v1/systemone HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    health = b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    replies = server.raw(request * 5 + health)
+    assert replies.count(b"HTTP/1.1 200 OK") == 6
+    assert b"HTTP/1.1 400" not in replies

@@ -49,7 +49,7 @@ def run(model: GatedModel, scenario: Callable[[Worker], Awaitable[None]], **opti
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - other threads make it true
+    while not condition():
         await asyncio.sleep(0.002)
 
 

@@ -10,13 +10,13 @@ from functools import cache
 from itertools import count
 from operator import mul
 
-from decided.contract import Answer, Choice, ChoiceAnswer, Noul, NoulAnswer, Question, ScoreAnswer, option_keys
+from decided.contract import Answer, Choice, ChoiceAnswer, Noul, NoulAnswer, Question, ScoreAnswer
 from decided.errors import InferenceFailed
 
 
-def answer(question: Question, weights: Sequence[float], truncated: bool) -> Answer:
+def answer(question: Question, weights: Sequence[float], truncated: bool = False) -> Answer:
     """The typed answer to a question, from what an engine gave for its options, in their order."""
-    keys = option_keys(question)
+    keys = question.keys()
     shares = normalised(weights, len(keys))
     probabilities = dict(zip(keys, shares, strict=True))
     if isinstance(question, Noul):
@@ -39,8 +39,9 @@ def normalised(weights: Sequence[float], options: int) -> list[float]:
     """Shares that sum to one, or the engine has failed. NaN must never reach the wire, where it would be null."""
     if len(weights) != options or not is_distribution(weights):
         raise InferenceFailed(f"the model gave no distribution over {options} options")
-    total = math.fsum(weights)
-    return [weight / total for weight in map(float, weights)]
+    values = weights if isinstance(weights, list) else [float(weight) for weight in weights]
+    total = math.fsum(values)
+    return [value / total for value in values]
 
 
 def peak_confidence(top: float, options: int) -> float:

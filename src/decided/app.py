@@ -1,10 +1,11 @@
 """The routes: HTTP in, HTTP out, and the order in which a request is checked."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 from decided import bodies, metrics
+from decided.call import Call, Reply
 from decided.contract import (
     Health,
     ModelEntry,
@@ -12,69 +13,15 @@ from decided.contract import (
     Ready,
     Request,
     encode,
-    read_batch,
-    read_object,
-    read_request,
 )
-from decided.errors import BodyTooLarge, Headers, MethodNotAllowed, NotFound
+from decided.errors import BodyTooLarge, MethodNotAllowed, NotFound
 from decided.keys import Keys
 from decided.openapi import document
+from decided.reading import read_batch, read_object, read_request
 from decided.service import Outcome, Service
 from decided.version import VERSION
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-
-JSON = b"application/json"
 _PART_BYTES = 2**18
-
-
-class Reply(NamedTuple):
-    """A response. A body of parts is sent as they come."""
-
-    status: int
-    body: bytes | AsyncIterator[bytes]
-    content_type: bytes = JSON
-    headers: Headers = ()
-
-
-class Call:
-    """One HTTP request on its way through the routes, with what the log wants to know of it."""
-
-    __slots__ = ("body_ended", "headers", "questions", "receive", "scope", "tokens")
-
-    def __init__(self, scope: Scope, receive: Receive) -> None:
-        self.scope = scope
-        self.receive = receive
-        self.headers: dict[bytes, bytes] = dict(scope["headers"])
-        self.body_ended = False
-        self.questions = 0
-        self.tokens = 0
-
-    def declares_more_than(self, limit: int) -> bool:
-        declared = self.headers.get(b"content-length", b"")
-        return declared.isdigit() and int(declared[:20]) > limit
-
-    async def body(self, limit: int) -> bytes:
-        """The whole body, of at most `limit` bytes."""
-        parts: list[bytes] = []
-        size = 0
-        while True:
-            message = await self.receive()
-            if message["type"] == "http.disconnect":
-                raise ClientGone
-            part = message.get("body", b"")
-            size += len(part)
-            if size > limit:
-                raise BodyTooLarge(limit)
-            parts.append(part)
-            if not message.get("more_body", False):
-                self.body_ended = True
-                return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-class ClientGone(Exception):
-    """The client left before its answer."""
 
 
 Handler = Callable[[Call], Awaitable[Reply]]
@@ -102,17 +49,17 @@ class App:
         return path if path in self._routes else "other"
 
     async def reply(self, call: Call) -> Reply:
-        route = self._routes.get(call.scope["path"])
+        route = self._routes.get(call.path)
         if route is None:
             raise NotFound
         method, handler = route
-        if call.scope["method"] != method and not (method == "GET" and call.scope["method"] == "HEAD"):
+        if call.method != method and not (method == "GET" and call.method == "HEAD"):
             raise MethodNotAllowed("GET, HEAD" if method == "GET" else method)
         return await handler(call)
 
     async def _single(self, call: Call) -> Reply:
         outcome = await self._decide(call, read_request)
-        return Reply(200, encode(next(self._service.responses(outcome))))
+        return Reply(200, encode(self._service.response(outcome.questions, outcome.verdicts[0])))
 
     async def _batch(self, call: Call) -> Reply:
         outcome = await self._decide(call, read_batch)
@@ -133,7 +80,7 @@ class App:
             return read(read_object(body), self._service.engine.card.max_options)
 
         outcome = await self._service.decide(read_body)
-        call.questions = outcome.question_count
+        call.questions = len(outcome.questions) * len(outcome.verdicts)
         call.tokens = outcome.usage.input_tokens + outcome.usage.output_tokens
         return outcome
 

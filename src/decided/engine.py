@@ -59,22 +59,18 @@ class Reading:
     items: Sequence[Item]
     input_tokens: int
     cuts: Sequence[Sequence[Cut]] = ()
-
-
-class Verdict(NamedTuple):
-    """What an engine has to say about one question: a weight for each option, in the options' order."""
-
-    weights: Sequence[float]
-    cuts: Sequence[Cut] = ()
+    """For each question, what was cut; empty when nothing was."""
 
 
 @dataclass(slots=True)
-class Decision:
-    """All verdicts about one state, in the order of the questions."""
+class Verdict:
+    """All that an engine says about one state: for each question, a weight for each option, in the options' order."""
 
-    verdicts: list[Verdict]
+    weights: list[Sequence[float]]
     input_tokens: int
     output_tokens: int = 0
+    cuts: Sequence[Sequence[Cut]] = ()
+    """For each question, what was cut; empty when nothing was."""
 
 
 class Model(Protocol):
@@ -103,8 +99,8 @@ class Engine(Protocol):
     async def start(self) -> None:
         """Warm up; raise ModelError if the model cannot serve."""
 
-    async def decide(self, states: Sequence[str], questions: Sequence[Question]) -> list[Decision]:
-        """One decision per state. Cancelling the call abandons what has not been started."""
+    async def decide(self, states: Sequence[str], questions: Sequence[Question]) -> list[Verdict]:
+        """One verdict per state. Cancelling the call abandons what has not been started."""
 
     async def check(self) -> None:
         """Return when a request would be answered now, raise Unavailable when not."""

@@ -93,7 +93,7 @@ class AtCapacity(Unavailable):
     headers = ((b"retry-after", b"1"),)
 
     def __init__(self) -> None:
-        super().__init__("the server is at capacity: try again in a second")
+        super().__init__("the server is over capacity: try again in a second")
 
 
 class TimedOut(DecidedError):

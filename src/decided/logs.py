@@ -15,17 +15,6 @@ _FLUSH_AFTER_S = 0.05
 _FLUSH_AT_LINES = 256
 
 
-class RequestLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is said of one request."""
-
-    id: str
-    endpoint: str
-    status: int
-    ms: float
-    questions: int
-    tokens: int
-
-
 class _JsonRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     time: str
     level: str
@@ -56,7 +45,6 @@ def configure(level: str, style: str, stream: TextIO | None = None) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # we report bad requests ourselves
 
 
 class RequestLog:
@@ -75,12 +63,25 @@ class RequestLog:
         self._stream = stream or sys.stderr
         self._lines: list[str] = []
 
-    def write(self, line: RequestLine) -> None:
+    def write(self, request_id: str, endpoint: str, status: int, seconds: float, questions: int, tokens: int) -> None:
+        """All strings here are ours or checked, so that the JSON can be written as text."""
         if not self._enabled:
             return
         if not self._lines:
             self._later(_FLUSH_AFTER_S, self.flush)
-        self._lines.append(self._format(line))
+        stamp = _stamp(time.time())
+        milliseconds = round(seconds * 1000, 2)
+        if self._json:
+            line = (
+                f'{{"time":"{stamp}","level":"info","logger":"decided.request","id":"{request_id}",'
+                f'"endpoint":"{endpoint}","status":{status},"ms":{milliseconds},"questions":{questions},"tokens":{tokens}}}'
+            )
+        else:
+            line = (
+                f"{stamp} REQUEST id={request_id} endpoint={endpoint} status={status} ms={milliseconds}"
+                f" questions={questions} tokens={tokens}"
+            )
+        self._lines.append(line)
         if len(self._lines) >= _FLUSH_AT_LINES:
             self.flush()
 
@@ -90,17 +91,6 @@ class RequestLog:
             self._lines.clear()
             self._stream.write(text)
             self._stream.flush()
-
-    def _format(self, line: RequestLine) -> str:
-        stamp = _stamp(time.time())
-        if self._json:
-            return (
-                f'{{"time":"{stamp}","level":"info","logger":"decided.request",{msgspec.json.encode(line)[1:].decode()}'
-            )
-        return (
-            f"{stamp} {line.endpoint} {line.status} {line.ms} ms"
-            f" questions={line.questions} tokens={line.tokens} id={line.id}"
-        )
 
 
 _second = (0, "")

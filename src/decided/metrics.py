@@ -13,7 +13,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.registry import Collector
 
-from decided.contract import Usage
 from decided.worker import BatchReport
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4.encode()
@@ -79,10 +78,10 @@ class Metrics(Collector):
                 self._seconds[endpoint] = Histogram(_SECONDS)
             self._seconds[endpoint].observe(seconds)
 
-    def decided(self, questions: int, usage: Usage) -> None:
+    def decided(self, questions: int, input_tokens: int, output_tokens: int) -> None:
         self._questions += questions
-        self._input_tokens += usage.input_tokens
-        self._output_tokens += usage.output_tokens
+        self._input_tokens += input_tokens
+        self._output_tokens += output_tokens
 
     def truncated(self) -> None:
         self._truncations += 1

@@ -29,10 +29,13 @@ def tokens(tokenizer: Tokenizer, text: str, part: str, limit: int) -> Tokens:
     """The first `limit` tokens of a text. How many there were is counted, or estimated for a very long text."""
     room = limit * _MAX_CHARACTERS_PER_TOKEN
     ids = tokenizer.encode(text[:room])
-    given = len(ids) if len(text) <= room else len(ids) * len(text) // room
-    if given <= limit:
+    estimated = len(text) > room
+    if estimated and len(ids) <= limit:  # few tokens for so many characters: the rest may fit as well
+        ids, estimated = tokenizer.encode(text), False
+    if len(ids) <= limit:
         return Tokens(ids, ())
-    return Tokens(ids[:limit], (Cut(part, limit, given, estimated=len(text) > room),))
+    given = len(ids) * len(text) // room if estimated else len(ids)
+    return Tokens(ids[:limit], (Cut(part, limit, given, estimated),))
 
 
 def option_text(option: Option) -> str:

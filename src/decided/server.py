@@ -1,24 +1,19 @@
 """From settings to a listening process and back: load, warm up, bind, serve, drain."""
 
 import asyncio
-import contextlib
 import gc
 import logging
-import math
 import signal
 import socket
 import time
-from collections.abc import Iterator
-
-import uvicorn
 
 from decided import engine as engines
 from decided.app import App
-from decided.connection import KEEP_ALIVE_S, Connection
 from decided.edge import Edge
 from decided.engine import Engine, is_model
 from decided.errors import BindError, SettingsError
 from decided.keys import Keys
+from decided.listener import Listener
 from decided.logs import RequestLog
 from decided.metrics import Metrics
 from decided.service import Service
@@ -41,19 +36,20 @@ async def serve(settings: Settings) -> None:
     request_log = RequestLog(
         settings.log_format, settings.log_level in ("debug", "info"), asyncio.get_running_loop().call_later
     )
-    app = App(service, keys, settings.max_body_bytes)
-    edge = Edge(app, metrics, request_log, settings.request_timeout_s)
+    edge = Edge(App(service, keys, settings.max_body_bytes), metrics, request_log)
     gc.freeze()  # the model and the modules stay: no collection need look at them again
     gc.set_threshold(50_000, 20, 50)  # requests leave hardly any cycles behind
-    listener = _bind(settings.host, settings.port)
-    host, port = listener.getsockname()[:2]
+    sock = _bind(settings.host, settings.port)
+    host, port = sock.getsockname()[:2]
     log.info("serving %s (loaded in %.2f s) on http://%s:%d", engine.card.name, load_seconds, host, port)
     if settings.open_to_the_network:
         log.warning(
             "listening on %s without an API key: anyone who reaches this port can ask. Set SERVICE_API_KEY", host
         )
+    listener = Listener(edge, settings.request_timeout_s)
+    _obey_signals(listener, keys)
     try:
-        await _Server(_config(edge, settings), keys).serve(sockets=[listener])
+        await listener.serve(sock)
     finally:
         await engine.close()
         request_log.flush()
@@ -76,44 +72,16 @@ def _bind(host: str, port: int) -> socket.socket:
         raise BindError(f"cannot listen on {host} port {port}: {error.strerror or error}") from None
 
 
-def _config(edge: Edge, settings: Settings) -> uvicorn.Config:
-    return uvicorn.Config(
-        edge,
-        http=Connection,
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        date_header=False,
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=math.ceil(settings.request_timeout_s) + 5,
-    )
+def _obey_signals(listener: Listener, keys: Keys) -> None:
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, listener.stop)
+    loop.add_signal_handler(signal.SIGINT, listener.stop)
+    loop.add_signal_handler(signal.SIGHUP, _reload, keys)
 
 
-class _Server(uvicorn.Server):
-    """uvicorn's server, with our signals: its own would end a drained process with the signal, not with 0."""
-
-    def __init__(self, config: uvicorn.Config, keys: Keys) -> None:
-        super().__init__(config)
-        self._keys = keys
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop)
-        loop.add_signal_handler(signal.SIGHUP, self._reload_keys)
-        yield
-
-    def _stop(self) -> None:
-        self.force_exit = self.should_exit
-        self.should_exit = True
-
-    def _reload_keys(self) -> None:
-        try:
-            if self._keys.reload():
-                log.info("the key file was read again")
-        except SettingsError as error:
-            log.error("%s; the keys are as before", error)
+def _reload(keys: Keys) -> None:
+    try:
+        if keys.reload():
+            log.info("the key file was read again")
+    except SettingsError as error:
+        log.error("%s; the keys are as before", error)

@@ -5,24 +5,21 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from decided.answers import answer
-from decided.contract import Answer, Question, Request, SingleResponse, Usage, quoted
-from decided.engine import Cut, Decision, Engine
+from decided.contract import Answer, Question, Request, SingleResponse, Usage
+from decided.engine import Cut, Engine, Verdict
 from decided.errors import AtCapacity, TimedOut
 from decided.metrics import Metrics
+from decided.reading import quoted
 
 _TOO_LATE = "the request time limit has passed"
 
 
 class Outcome(NamedTuple):
-    """A request that was decided: its questions, and a decision per state."""
+    """A request that was decided: its questions, and a verdict per state."""
 
     questions: dict[str, Question]
-    decisions: list[Decision]
+    verdicts: list[Verdict]
     usage: Usage
-
-    @property
-    def question_count(self) -> int:
-        return len(self.questions) * len(self.decisions)
 
 
 class Service:
@@ -43,7 +40,7 @@ class Service:
         clock = _cancel_after(self._request_timeout_s)
         try:
             request = await read()
-            decisions = await self.engine.decide(request.states, list(request.questions.values()))
+            verdicts = await self.engine.decide(request.states, list(request.questions.values()))
         except asyncio.CancelledError as cancelled:
             if cancelled.args == (_TOO_LATE,):
                 raise TimedOut(self._request_timeout_s) from None
@@ -51,26 +48,37 @@ class Service:
         finally:
             clock.cancel()
             self.in_flight -= 1
-        usage = Usage(sum(one.input_tokens for one in decisions), sum(one.output_tokens for one in decisions))
-        outcome = Outcome(request.questions, decisions, usage)
-        self.metrics.decided(outcome.question_count, usage)
-        return outcome
+        return self._outcome(request, verdicts)
+
+    def _outcome(self, request: Request, verdicts: list[Verdict]) -> Outcome:
+        read = written = 0
+        for verdict in verdicts:
+            read += verdict.input_tokens
+            written += verdict.output_tokens
+        self.metrics.decided(len(request.questions) * len(verdicts), read, written)
+        return Outcome(request.questions, verdicts, Usage(read, written))
 
     def responses(self, outcome: Outcome) -> Iterator[SingleResponse]:
         """One response per state, worded one at a time: a large batch is never held whole."""
-        for decision in outcome.decisions:
-            yield self._response(outcome.questions, decision)
+        for verdict in outcome.verdicts:
+            yield self.response(outcome.questions, verdict)
 
-    def _response(self, questions: dict[str, Question], decision: Decision) -> SingleResponse:
-        answers: dict[str, Answer] = {}
-        warnings: list[str] = []
-        for (name, question), verdict in zip(questions.items(), decision.verdicts, strict=True):
-            answers[name] = answer(question, verdict.weights, bool(verdict.cuts))
-            if verdict.cuts:
-                warnings.append(_warning(name, verdict.cuts))
+    def response(self, questions: dict[str, Question], verdict: Verdict) -> SingleResponse:
+        usage = Usage(verdict.input_tokens, verdict.output_tokens)
+        model = self.engine.card.name
+        if not any(verdict.cuts):
+            answers: dict[str, Answer] = {
+                name: answer(question, weights)
+                for (name, question), weights in zip(questions.items(), verdict.weights, strict=True)
+            }
+            return SingleResponse(model, answers, usage)
+        answers, warnings = {}, []
+        for (name, question), weights, cuts in zip(questions.items(), verdict.weights, verdict.cuts, strict=True):
+            answers[name] = answer(question, weights, truncated=bool(cuts))
+            if cuts:
+                warnings.append(_warning(name, cuts))
                 self.metrics.truncated()
-        usage = Usage(decision.input_tokens, decision.output_tokens)
-        return SingleResponse(self.engine.card.name, answers, usage, warnings)
+        return SingleResponse(model, answers, usage, warnings)
 
 
 def _cancel_after(seconds: float) -> asyncio.TimerHandle:

@@ -3,7 +3,7 @@
     event loop --jobs--> reader --items--> runner --finished jobs, one call per batch--> event loop
                             ^----- room ------'
 
-Each thread owns its fair queue alone and hears of everything through its inbox, so there is no lock. Batches form by
+Each thread owns its queue alone and hears of everything through its inbox, so there is no lock. Batches form by
 themselves: whatever was read while one batch ran is there for the next, and an idle model starts at once.
 A batch may fail, the worker may not: a failing batch is halved until the guilty item fails alone.
 """
@@ -13,6 +13,7 @@ import contextlib
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -20,7 +21,7 @@ from typing import Any, TypeVar
 
 from decided.answers import is_distribution
 from decided.contract import Choice, Noul, Question, Score
-from decided.engine import Cut, Decision, Item, Model, Reading, Verdict
+from decided.engine import Item, Model, Reading, Verdict
 from decided.errors import InferenceFailed, ModelError, Unavailable
 from decided.scheduler import FairQueue, Lane
 
@@ -43,38 +44,30 @@ class BatchReport:
 class Job:
     """One request on its way through the threads. Each field has one writer, named beside it."""
 
-    __slots__ = ("ahead", "begun", "created", "decisions", "failed", "future", "missing", "prepared", "questions",
-                 "read_lane",  "run_lane", "states", "total", "unread")  # fmt: skip
+    __slots__ = ("abandoned", "begun", "cost_begun", "cost_read", "created", "failed", "future", "lane", "prepared",
+                 "questions", "states", "unread", "verdicts")  # fmt: skip
 
     def __init__(self, states: Sequence[str], questions: Sequence[Question], future: "asyncio.Future[Any]") -> None:
         self.states = states
         self.questions = questions
         self.future = future
         self.created = time.perf_counter()
-        self.total = len(states) * len(questions)
-        self.read_lane: Lane[Job] = Lane()
-        self.run_lane: Lane[Piece] = Lane()
+        self.lane: Lane[Piece] = Lane()
+        self.abandoned = False  # event loop: nothing that has not begun will begin
         self.prepared: Any = None  # reader
         self.unread = 0  # reader: the next state to read
-        self.ahead: list[int] = [0, 0]  # cost read (reader) and cost begun (runner)
+        self.cost_read = 0  # reader
+        self.cost_begun = 0  # runner
         self.begun = 0  # runner: questions begun
         self.failed = False  # runner or reader: the future has its error
-        self.missing = [len(questions)] * len(states)  # runner
-        self.decisions: list[Decision] = [Decision([Verdict(())] * len(questions), 0) for _ in states]  # runner
+        self.verdicts: list[Verdict] = []  # runner
 
     def abandon(self) -> None:
-        """Nothing of this job that has not begun will begin. Called on the event loop."""
-        self.read_lane.abandoned = self.run_lane.abandoned = True
+        self.abandoned = self.lane.abandoned = True
 
 
-@dataclass(slots=True)
-class Piece:
-    """An item, and whose it is."""
-
-    job: Job
-    state: int
-    reading: Reading
-    item: Item
+Piece = tuple[Job, int, Reading, Item]
+"""An item, and whose it is: the job, the number of its state, and that state's reading."""
 
 
 class Worker:
@@ -110,7 +103,7 @@ class Worker:
             raise ModelError(f"the model {self.card.name!r} fails its warm-up: {error.__cause__ or error}") from error
         self._on_batch = self._listener
 
-    async def decide(self, states: Sequence[str], questions: Sequence[Question]) -> list[Decision]:
+    async def decide(self, states: Sequence[str], questions: Sequence[Question]) -> list[Verdict]:
         if self._dead:
             raise Unavailable("the inference worker has stopped")
         if not states:
@@ -132,7 +125,7 @@ class Worker:
             raise Unavailable("the inference worker is stuck")
 
     def queue_depth(self) -> int:
-        return sum(job.total - job.begun for job in self._jobs)
+        return sum(len(job.states) * len(job.questions) - job.begun for job in self._jobs)
 
     async def close(self) -> None:
         self._reader_inbox.put(None)
@@ -143,101 +136,98 @@ class Worker:
     # --- the reader thread ---
 
     def _read_forever(self) -> None:
-        queue: FairQueue[Job] = FairQueue()
-        inbox = self._reader_inbox
+        turns: deque[Job] = deque()  # one state each, in turn
         while True:
-            for job in _drain(inbox, block=not queue):
+            for job in _drain(self._reader_inbox, block=not turns):
                 if job is None:
                     return
-                self._queue_reading(queue, job)
-            for job in queue.take(1):
-                if self._read(job):
-                    self._queue_reading(queue, job)
+                turns.append(job)
+            job = turns.popleft()
+            if self._may_read(job) and self._read(job) and self._may_read(job):
+                turns.append(job)
 
-    def _queue_reading(self, queue: FairQueue[Job], job: Job) -> None:
-        """Ask for a turn to read the job's next state, unless enough of it has been read for now."""
-        read, begun = job.ahead
-        if job.unread < len(job.states) and not job.read_lane.queued and read - begun < self._model.token_budget:
-            queue.push(job.read_lane, [(job, len(job.states[job.unread]) + 1)])
+    def _may_read(self, job: Job) -> bool:
+        """Whether there is a state left to read, and not enough of the job read already."""
+        ahead = job.cost_read - job.cost_begun
+        return job.unread < len(job.states) and ahead < self._model.token_budget and not job.abandoned
 
     def _read(self, job: Job) -> bool:
-        index = job.unread
         try:
             if job.prepared is None:
                 job.prepared = self._model.prepare(job.questions)
-            reading = self._model.read(job.prepared, job.states[index])
+            reading = self._model.read(job.prepared, job.states[job.unread])
         except Exception as error:
             self._fail(job, "the model failed while reading", error)
             return False
+        for item in reading.items:
+            job.cost_read += item.cost
+        self._runner_inbox.put((job, job.unread, reading))
         job.unread += 1
-        job.ahead[0] += sum(item.cost for item in reading.items)
-        self._runner_inbox.put((job, index, reading))
         return True
 
     # --- the runner thread ---
 
     def _run_forever(self) -> None:
         queue: FairQueue[Piece] = FairQueue()
-        inbox = self._runner_inbox
         budget = self._model.token_budget
         while True:
-            for message in _drain(inbox, block=not queue):
+            for message in _drain(self._runner_inbox, block=not queue):
                 if message is None:
                     return
                 job, index, reading = message
-                queue.push(job.run_lane, [(Piece(job, index, reading, item), item.cost) for item in reading.items])
+                queue.push(job.lane, [((job, index, reading, item), item.cost) for item in reading.items])
             batch = queue.take(budget)
             if batch:
                 self._run(batch, budget)
 
     def _run(self, batch: list[Piece], budget: int) -> None:
         self._batch_began = began = time.perf_counter()
-        waits = [began - piece.job.created for piece in batch if not piece.job.begun]
-        cost = 0
-        for piece in batch:
-            job, item = piece.job, piece.item
+        waits: list[float] = []
+        cost = questions = 0
+        for job, _, _, item in batch:
             cost += item.cost
+            questions += len(item.questions)
+            if not job.begun:
+                waits.append(began - job.created)
             job.begun += len(item.questions)
-            job.ahead[1] += item.cost
+            job.cost_begun += item.cost
             if job.unread < len(job.states):
                 self._reader_inbox.put(job)  # there is room to read on
         finished = self._settle(batch)
         self._batch_began = None
-        report = BatchReport(sum(len(piece.item.questions) for piece in batch), cost / budget, waits)
-        self._on_loop(self._deliver, finished, report)
+        self._on_loop(self._deliver, finished, BatchReport(questions, cost / budget, waits))
 
     def _settle(self, batch: list[Piece]) -> list[Job]:
         """Run the batch; return the jobs that are complete with it."""
-        batch = [piece for piece in batch if not piece.job.failed]
-        if not batch:
-            return []
         try:
-            results = self._model.run([piece.item for piece in batch])
-            if [len(weights) for weights in results] != [len(piece.item.questions) for piece in batch]:
+            results = self._model.run([item for _, _, _, item in batch])
+            if [len(weights) for weights in results] != [len(item.questions) for _, _, _, item in batch]:
                 raise ValueError("the model did not answer every question of every item")
         except Exception as error:
             if len(batch) == 1:
-                self._fail(batch[0].job, "the model failed while running", error)
+                self._fail(batch[0][0], "the model failed while running", error)
                 return []
             middle = len(batch) // 2
-            return self._settle(batch[:middle]) + self._settle(batch[middle:])
-        finished = (self._record(piece, weights) for piece, weights in zip(batch, results, strict=True))
-        return [job for job in finished if job is not None]
+            return self._settle_rest(batch[:middle]) + self._settle_rest(batch[middle:])
+        return [piece[0] for piece, weights in zip(batch, results, strict=True) if self._record(piece, weights)]
 
-    def _record(self, piece: Piece, weights: Sequence[Sequence[float]]) -> Job | None:
-        """Note an item's verdicts; return its job if that was the last."""
-        job, index, reading = piece.job, piece.state, piece.reading
-        if not all(is_distribution(of_options) for of_options in weights):
+    def _settle_rest(self, batch: list[Piece]) -> list[Job]:
+        """A part of a batch that failed, without the jobs that are known to be guilty."""
+        innocent = [piece for piece in batch if not piece[0].failed]
+        return self._settle(innocent) if innocent else []
+
+    def _record(self, piece: Piece, weights: Sequence[Sequence[float]]) -> bool:
+        """Note the answers to an item; return whether its job is complete with them."""
+        job, index, reading, item = piece
+        if not all(map(is_distribution, weights)):
             self._fail(job, "the model gave no distribution over the options")
-            return None
-        decision = job.decisions[index]
-        for number, of_options in zip(piece.item.questions, weights, strict=True):
-            cuts: Sequence[Cut] = reading.cuts[number] if reading.cuts else ()
-            decision.verdicts[number] = Verdict(of_options, cuts)
-        decision.input_tokens = reading.input_tokens
-        job.missing[index] -= len(piece.item.questions)
-        last = index == len(job.states) - 1 and not job.missing[index]
-        return job if last else None  # a lane is first in, first out: the last piece of the last state ends the job
+            return False
+        if index == len(job.verdicts):  # a lane is first in, first out: a state's first item opens its verdict
+            job.verdicts.append(Verdict([()] * len(job.questions), reading.input_tokens, cuts=reading.cuts))
+        answers = job.verdicts[index].weights
+        for number, of_options in zip(item.questions, weights, strict=True):
+            answers[number] = of_options
+        return index == len(job.states) - 1 and item is reading.items[-1]
 
     # --- both threads, and the event loop ---
 
@@ -251,7 +241,7 @@ class Worker:
     def _deliver(self, finished: list[Job], report: BatchReport) -> None:
         for job in finished:
             if not job.future.done():
-                job.future.set_result(job.decisions)
+                job.future.set_result(job.verdicts)
         self._on_batch(report)
 
     def _on_loop(self, callback: Callable[..., None], *arguments: Any) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from decided import prompts
-from decided.contract import Question, compact, option_keys
+from decided.contract import Question, compact
 from decided.engine import Item, ModelCard, Reading
 from decided.settings import Settings
 
@@ -59,7 +59,7 @@ class FakeModel:
 
 
 def _weights(state: str, question: Any) -> list[list[float]]:
-    keys = option_keys(question)
+    keys = question.keys()
     if "SHORT" in state:
         return []
     if "NAN" in state:

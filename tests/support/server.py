@@ -136,7 +136,7 @@ def running_server(
     server = start(*defaults, *flags, env=env, module=module)
     try:
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not (found := re.search(r"on http://[^ ]*:(\d+)", server.log())):
+        while not (found := re.search(r"on http://\S*:(\d+)", server.log())):
             assert server.process.poll() is None, server.log()
             assert time.monotonic() < deadline, server.log()
             time.sleep(0.02)

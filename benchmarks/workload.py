@@ -1,0 +1,71 @@
+"""The requests that the benchmarks send: one of everyday size, and the largest batch that the contract allows."""
+
+import json
+from typing import Any
+
+SINGLE = "/v1/systemone"
+BATCH = "/v1/systemone/batch"
+
+STATE = {
+    "subject": "Charged twice for order 1182",
+    "body": "Hello, my card was charged twice for the same order last night and the second charge is still pending. "
+    "I need the money back before Friday because my rent is due. This is the third time I write about it.",
+    "customer": {"plan": "family", "since": "2021-03-09", "open_tickets": 2},
+}
+
+QUESTIONS: dict[str, dict[str, Any]] = {
+    "team": {
+        "type": "choice",
+        "instructions": "Which team should handle this ticket?",
+        "criteria": {
+            "billing": "charges, refunds and invoices",
+            "technical": "faults and outages",
+            "delivery": "parcels and addresses",
+            "account": "sign-in, profile and plan",
+        },
+    },
+    "anger": {
+        "type": "score",
+        "instructions": "How upset is the customer?",
+        "criteria": ["calm", "annoyed", "angry", "furious"],
+    },
+    "today": {"type": "noul", "instructions": "Does this need a reply today?"},
+}
+
+
+def small_body(spaced: bool = False) -> bytes:
+    """One state with three questions, about 800 bytes; `spaced` with blanks after commas and colons."""
+    request = {"state": STATE, "questions": QUESTIONS}
+    return json.dumps(request).encode() if spaced else _compact(request)
+
+
+def big_body(states: int, questions: int) -> bytes:
+    """A batch of short states, each with its own words, and questions of the three types in turn."""
+    kinds = list(QUESTIONS.values())
+    asked = {f"q{number}": kinds[number % len(kinds)] for number in range(questions)}
+    about = [f"Ticket {number}: charged twice for order {1182 + number}, please refund." for number in range(states)]
+    return _compact({"states": about, "questions": asked})
+
+
+def http_request(path: str, body: bytes) -> bytes:
+    """The bytes of a whole keep-alive POST, built once."""
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        f"Accept: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+def check_answer(body: bytes) -> None:
+    """Raise ValueError unless the body answers QUESTIONS: a fast wrong answer is no result."""
+    answers = json.loads(body)["answers"]
+    if list(answers) != list(QUESTIONS):
+        raise ValueError(f"answers to {list(answers)} instead of {list(QUESTIONS)}")
+    for name, answer in answers.items():
+        total = sum(answer["probabilities"].values())
+        if answer["type"] != QUESTIONS[name]["type"] or abs(total - 1) > 1e-6 or "confidence" not in answer:
+            raise ValueError(f"the answer to {name!r} is not one of the protocol: {answer}")
+
+
+def _compact(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

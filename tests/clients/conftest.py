@@ -1,0 +1,35 @@
+"""Servers and a clean environment for the tests of real clients."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.clients.common import KEY
+from tests.support.server import Server, running_server
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No client reads a setting, a proxy or a `.env` file that the test did not give it."""
+    for name in list(os.environ):
+        if name.startswith(("TYPESAFE_", "SYSTEM_ONE_")) or name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def keyed() -> Iterator[Server]:
+    """A server that requires KEY."""
+    with running_server(env={"SERVICE_API_KEY": KEY}) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def tight() -> Iterator[Server]:
+    """A server with a single place and a short time limit."""
+    with running_server("--max-in-flight", "1", "--request-timeout-s", "2") as server:
+        yield server

@@ -1,0 +1,64 @@
+"""The request id: echoed when it is one, made when it is not, on every response under both names."""
+
+import string
+
+import pytest
+
+from tests.spec.checks import GETS, POSTS, SINGLE, body_for, bytes_for, has_ids
+from tests.spec.wire import Wire, head, message
+from tests.support.server import Reply, Server
+
+ALLOWED = string.ascii_letters + string.digits + "._:-"
+
+
+def with_id(server: Server, request_id: str, path: str = "/health") -> Reply:
+    """A request with these very characters (of Latin-1) as its id."""
+    with Wire(server) as wire:
+        if path in POSTS:
+            return wire.exchange(message(bytes_for(path), f"X-Request-Id: {request_id}", path=path))
+        return wire.exchange(head(f"X-Request-Id: {request_id}", method="GET", path=path))
+
+
+@pytest.mark.parametrize("path", [*GETS, *POSTS, "/openapi.json", "/nowhere"])
+def test_the_id_is_echoed_on_every_path(server: Server, path: str) -> None:
+    assert has_ids(with_id(server, "my-id", path)) == "my-id"
+
+
+@pytest.mark.parametrize(
+    "request_id",
+    ["a", "0", ".", "_", ":", "-", ALLOWED, "A" * 127, "z" * 128, "0f8fad5b-d9cb-469f-a165-70867728950e"],
+)
+def test_a_good_id_is_echoed(server: Server, request_id: str) -> None:
+    assert has_ids(with_id(server, request_id)) == request_id
+
+
+@pytest.mark.parametrize(
+    "request_id",
+    ["", "a" * 129, "a" * 5000, *(f"a{sign}b" for sign in " !\"#$%&'()*+,/;<=>?@[\\]^`{|}~\t\xe9\xb2\xff")],
+    ids=repr,
+)
+def test_a_bad_id_is_replaced(server: Server, request_id: str) -> None:
+    assert has_ids(with_id(server, request_id)) != request_id
+
+
+def test_characters_that_only_look_like_letters_or_digits_are_not_allowed(server: Server) -> None:
+    for sign in ("\u00e9", "\u0663", "\uff41", "\u00b2"):
+        given = f"a{sign}".encode().decode("latin-1")
+        assert has_ids(with_id(server, given)) != given
+
+
+def test_without_an_id_each_request_gets_its_own(server: Server) -> None:
+    with Wire(server) as wire:
+        ids = {has_ids(wire.exchange(head(method="GET", path="/ready"))) for _ in range(20)}
+    assert len(ids) == 20
+
+
+def test_the_name_of_the_header_has_no_case(server: Server) -> None:
+    for name in ("x-request-id", "X-REQUEST-ID", "X-Request-ID"):
+        assert has_ids(server.request("POST", SINGLE, body_for(SINGLE), {name: "mine"})) == "mine"
+
+
+def test_the_id_is_echoed_with_an_error(server: Server) -> None:
+    for body, status in ((b"", 400), (b"{}", 422), (bytes_for(state="FAIL"), 500)):
+        reply = server.request("POST", SINGLE, body, {"X-Request-Id": "mine"})
+        assert (reply.status, has_ids(reply)) == (status, "mine")

@@ -1,0 +1,115 @@
+"""The floors of docs/design.md: imports point down, and libraries stay in their rooms."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "decided"
+MAX_LINES = 400
+
+MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py")
+FLOORS = [
+    (room, int(floor))
+    for room, floor in re.findall(r"^(\S+) +floor (\d) ", (ROOT / "docs" / "design.md").read_text(), re.MULTILINE)
+]
+ROOMS = [room for room, _ in FLOORS]
+
+# Library -> the only rooms that may import it, if any. What is not named here is free.
+AT_HOME: dict[str, set[str]] = {
+    "torch": {"engines/"},
+    "transformers": {"engines/"},
+    "tokenizers": {"engines/"},
+    "safetensors": {"engines/"},
+    "wordllama": {"engines/"},
+    "numpy": {"engines/"},
+    "onnxruntime": {"engines/"},
+    "httpx": {"engines/"},
+    "httpx2": {"engines/"},
+    "uvicorn": set(),
+    "starlette": set(),
+    "httptools": {"connection.py"},
+    "uvloop": {"cli.py"},
+    "argparse": {"cli.py"},
+    "prometheus_client": {"metrics.py"},
+    "zstandard": {"bodies.py"},
+    "threading": {"worker.py", "engines/"},
+}
+PURE = {"scheduler.py": {"asyncio", "threading", "time", "queue", "random"}}
+
+
+def room_of(path: Path) -> str:
+    """The module's entry in the list of floors: its file, or the folder that it shares."""
+    parts = path.relative_to(PACKAGE).parts
+    return parts[0] if len(parts) == 1 else f"{parts[0]}/"
+
+
+def imports(tree: ast.Module) -> Iterator[str]:
+    """Every module that is imported anywhere in the file, in full."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            assert node.module is not None
+            if node.module == "decided":
+                yield from (f"decided.{alias.name}" for alias in node.names)
+            else:
+                yield node.module
+
+
+def room_imported(module: str) -> str:
+    name = module.split(".")[1]
+    return f"{name}/" if (PACKAGE / name).is_dir() else f"{name}.py"
+
+
+def is_environment(node: ast.AST) -> bool:
+    names = ("environ", "environb", "getenv")
+    return (isinstance(node, ast.Attribute) and node.attr in names) or (
+        isinstance(node, ast.alias) and node.name in names
+    )
+
+
+def at_import(tree: ast.Module) -> Iterator[ast.AST]:
+    """What runs when the module is imported: everything but the bodies of functions."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            waiting += [default for default in (*node.args.defaults, *node.args.kw_defaults) if default is not None]
+            waiting += [] if isinstance(node, ast.Lambda) else node.decorator_list
+        else:
+            waiting += ast.iter_child_nodes(node)
+
+
+def test_the_list_of_floors_is_complete_and_in_order() -> None:
+    assert sorted(ROOMS) == sorted({room_of(path) for path in MODULES})
+    assert [floor for _, floor in FLOORS] == sorted(floor for _, floor in FLOORS)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+class TestEveryModule:
+    def test_imports_only_what_stands_above_it(self, path: Path) -> None:
+        room = room_of(path)
+        allowed = {*ROOMS[: ROOMS.index(room)], *({room} if room.endswith("/") else ())}
+        of_ours = [name for name in imports(ast.parse(path.read_text())) if name.split(".")[0] == "decided"]
+        assert [name for name in of_ours if room_imported(name) not in allowed] == []
+
+    def test_leaves_libraries_in_their_rooms(self, path: Path) -> None:
+        room = room_of(path)
+        found = {name.split(".")[0] for name in imports(ast.parse(path.read_text()))}
+        assert [library for library in found if room not in AT_HOME.get(library, {room})] == []
+        assert found & PURE.get(room, set()) == set()
+
+    def test_is_short(self, path: Path) -> None:
+        assert len(path.read_text().splitlines()) < MAX_LINES
+
+    def test_leaves_the_environment_to_the_settings(self, path: Path) -> None:
+        tree = ast.parse(path.read_text())
+        assert not any(is_environment(node) for node in at_import(tree))
+        if path.name != "settings.py":
+            assert not any(is_environment(node) for node in ast.walk(tree))
