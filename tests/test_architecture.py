@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -47,9 +47,15 @@ def room_of(path: Path) -> str:
     return parts[0] if len(parts) == 1 else f"{parts[0]}/"
 
 
-def imports(tree: ast.Module) -> Iterator[str]:
-    """Every module that is imported anywhere in the file, in full."""
-    for node in ast.walk(tree):
+def for_types_only(tree: ast.Module) -> set[ast.AST]:
+    """What only the type checker reads."""
+    blocks = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    return {inner for block in blocks for inner in ast.walk(block)}
+
+
+def imports(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Every module that is imported, in full."""
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -61,9 +67,9 @@ def imports(tree: ast.Module) -> Iterator[str]:
                 yield node.module
 
 
-def room_imported(module: str) -> str:
-    name = module.split(".")[1]
-    return f"{name}/" if (PACKAGE / name).is_dir() else f"{name}.py"
+def rooms_imported(nodes: Iterable[ast.AST]) -> set[str]:
+    names = {name.split(".")[1] for name in imports(nodes) if name.split(".")[0] == "decided"}
+    return {f"{name}/" if (PACKAGE / name).is_dir() else f"{name}.py" for name in names}
 
 
 def is_environment(node: ast.AST) -> bool:
@@ -95,13 +101,16 @@ def test_the_list_of_floors_is_complete_and_in_order() -> None:
 class TestEveryModule:
     def test_imports_only_what_stands_above_it(self, path: Path) -> None:
         room = room_of(path)
-        allowed = {*ROOMS[: ROOMS.index(room)], *({room} if room.endswith("/") else ())}
-        of_ours = [name for name in imports(ast.parse(path.read_text())) if name.split(".")[0] == "decided"]
-        assert [name for name in of_ours if room_imported(name) not in allowed] == []
+        above = {*ROOMS[: ROOMS.index(room)], *({room} if room.endswith("/") else ())}
+        beside = {each for each, floor in FLOORS if floor == dict(FLOORS)[room]}
+        tree = ast.parse(path.read_text())
+        types = for_types_only(tree)
+        assert rooms_imported(set(ast.walk(tree)) - types) <= above
+        assert rooms_imported(types) <= above | beside
 
     def test_leaves_libraries_in_their_rooms(self, path: Path) -> None:
         room = room_of(path)
-        found = {name.split(".")[0] for name in imports(ast.parse(path.read_text()))}
+        found = {name.split(".")[0] for name in imports(ast.walk(ast.parse(path.read_text())))}
         assert [library for library in found if room not in AT_HOME.get(library, {room})] == []
         assert found & PURE.get(room, set()) == set()
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import msgspec
 import pytest
 
-from decided import connection, contract, listener, metrics
+from decided import connection, contract, listener, metrics, reading
 from decided.app import App
 from decided.engine import KINDS
 from decided.errors import DecidedError, StartError
@@ -49,6 +49,7 @@ LIMITS = {
     "MAX_REQUEST_ID_CHARACTERS": "request id that is echoed",
     "MAX_HEAD_BYTES": "request line and headers",
     "MAX_DRAINED_BYTES": "rest of a refused body that is read and dropped",
+    "MAX_BYTES_AHEAD": "further requests sent ahead on a connection",
     "KEEP_ALIVE_S": "a connection without a whole head",
 }
 SET_LIMITS = {
@@ -159,7 +160,7 @@ def test_limits() -> None:
     rows = {row[0]: row for row in table(section(API, "Limits"))}
     found = {
         name: value
-        for module in (contract, connection, listener)
+        for module in (contract, reading, connection, listener)
         for name, value in vars(module).items()
         if type(value) in (int, float) and name.isupper() and not name.startswith("_")
     }
@@ -191,7 +192,7 @@ def test_wire_fields() -> None:
     assert len(structs) > 10
     names = {field.encode_name for kind in structs for field in msgspec.structs.fields(kind)}
     assert [name for name in sorted(names) if f"`{name}`" not in text] == []
-    for part in contract.UNSERVED_PARTS:
+    for part in reading.UNSERVED_PARTS:
         assert f"`{part}`" in text
 
 

@@ -37,10 +37,10 @@ def is_distribution(weights: Sequence[float]) -> bool:
 
 def normalised(weights: Sequence[float], options: int) -> list[float]:
     """Shares that sum to one, or the engine has failed. NaN must never reach the wire, where it would be null."""
-    if len(weights) != options or not is_distribution(weights):
-        raise InferenceFailed(f"the model gave no distribution over {options} options")
     values = weights if isinstance(weights, list) else [float(weight) for weight in weights]
     total = math.fsum(values)
+    if len(values) != options or not 0 < total < math.inf or min(values) < 0:
+        raise InferenceFailed(f"the model gave no distribution over {options} options")
     return [value / total for value in values]
 
 

@@ -9,7 +9,7 @@ import asyncio
 import re
 from collections import deque
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import Protocol
 from urllib.parse import unquote
 
 import httptools
@@ -18,28 +18,36 @@ from decided.call import Call, Reply
 from decided.edge import CLIENT_LEFT, Edge
 from decided.errors import TimedOut
 
-if TYPE_CHECKING:
-    from decided.listener import Listener
-
 MAX_HEAD_BYTES = 64 * 1024
 MAX_BYTES_AHEAD = 64 * 1024  # of calls sent before the one at hand is answered
 MAX_DRAINED_BYTES = 64 * 2**20
 
 _NOT_HTTP = "this is not a valid HTTP/1.1 request"
+_NO_UPGRADE = "this server does not change protocols"
 _STATUS_LINES = {int(status): b"HTTP/1.1 %d %s\r\ndate: " % (status, status.phrase.encode()) for status in HTTPStatus}
-_UPGRADE = re.compile(rb"\r\nUpgrade:", re.IGNORECASE)
+_UPGRADE = re.compile(rb"^Upgrade:", re.IGNORECASE | re.MULTILINE)
+
+
+class Keeper(Protocol):
+    """Who keeps the connections."""
+
+    connections: "set[Connection]"
+    loop: asyncio.AbstractEventLoop
+    date: bytes
+    write_timeout_s: float
 
 
 class Connection(asyncio.Protocol):
     """Calls are answered one after the other, in the order in which they came."""
 
-    def __init__(self, edge: Edge, listener: "Listener") -> None:
+    def __init__(self, edge: Edge, keeper: Keeper) -> None:
         self._edge = edge
-        self._listener = listener
+        self._keeper = keeper
         self._parser = httptools.HttpRequestParser(self)
         self._transport: asyncio.Transport
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
+        self._held = b""
         self._waiting: deque[Call] = deque()
         self._receiving: Call | None = None
         self._task: asyncio.Task[None] | None = None
@@ -52,15 +60,15 @@ class Connection(asyncio.Protocol):
         self._closing = False
         self.idle_since: float | None = None
 
-    # --- what the event loop and the listener tell ---
+    # --- what the event loop and the keeper tell ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]
-        self._listener.connections.add(self)
+        self._keeper.connections.add(self)
         self._rest()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._listener.connections.discard(self)
+        self._keeper.connections.discard(self)
         self._waiting.clear()
         self.resume_writing()
         if self._task is not None:
@@ -71,13 +79,15 @@ class Connection(asyncio.Protocol):
             return
         if self._in_head:
             self._head_bytes += len(data)  # back to none as soon as a head is complete
-            if b"pgrade" in data:
-                data = _without_upgrade(data)
+            data = self._without_upgrade(data)
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError:  # an upgrade (CONNECT) is one too: what follows is not for us
+        except httptools.HttpParserUpgrade:  # CONNECT: what follows is not HTTP
+            self._waiting[-1].break_off(_NO_UPGRADE)
+            self._broken, self._closing = _NO_UPGRADE, True
+        except httptools.HttpParserError:
             self._break_off(_NOT_HTTP)
-        if self._head_bytes > MAX_HEAD_BYTES:
+        if self._head_bytes > MAX_HEAD_BYTES and self._broken is None:
             self._break_off(f"the request line and headers are larger than {MAX_HEAD_BYTES} bytes")
         if self._task is None and self._waiting:
             self._next()
@@ -88,8 +98,8 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """The client does not read: wait for it, but not for ever."""
-        self._writable = self._listener.loop.create_future()
-        timer = self._listener.loop.call_later(self._listener.write_timeout_s, self._transport.abort)
+        self._writable = self._keeper.loop.create_future()
+        timer = self._keeper.loop.call_later(self._keeper.write_timeout_s, self._transport.abort)
         self._writable.add_done_callback(lambda _: timer.cancel())
 
     def resume_writing(self) -> None:
@@ -167,7 +177,7 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
         self.idle_since = None
         self._closing = self._closing or call.last
-        self._task = self._listener.loop.create_task(self._serve(call))
+        self._task = self._keeper.loop.create_task(self._serve(call))
 
     async def _serve(self, call: Call) -> None:
         try:
@@ -196,7 +206,7 @@ class Connection(asyncio.Protocol):
             self._rest()
 
     def _rest(self) -> None:
-        self.idle_since = self._listener.loop.time()
+        self.idle_since = self._keeper.loop.time()
 
     def _break_off(self, reason: str) -> None:
         """The bytes make no sense from here on: answer what was asked before, refuse the rest, close."""
@@ -213,6 +223,22 @@ class Connection(asyncio.Protocol):
         self._closing = True
         self._edge.refuse(reason, self)
         self._transport.close()
+
+    def _without_upgrade(self, data: bytes) -> bytes:
+        """The offer to switch protocols hidden from the parser, which would stop there and lose the body.
+
+        Java's client offers HTTP/2 in this way with its first request; a server may ignore the offer. What may be the
+        beginning of the word is held back until the rest of it is there.
+        """
+        data, self._held = self._held + data, b""
+        if b"pgrade:" in data.lower():
+            head, end, rest = data.partition(b"\r\n\r\n")
+            data = _UPGRADE.sub(b"X-Upgrade-Ignored:", head) + end + rest
+        if b"\r\n\r\n" not in data:
+            line = data[data.rfind(b"\n") + 1 :]
+            if line and b"upgrade:".startswith(line.lower()):
+                data, self._held = data[: -len(line)], line
+        return data
 
     def _invite_body(self) -> None:
         self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -240,7 +266,7 @@ class Connection(asyncio.Protocol):
     def _head(self, call: Call, reply: Reply, request_id: bytes, framing: bytes) -> bytes:
         if reply.status == TimedOut.status and not call.ended:
             self._closing, self._broken = True, _NOT_HTTP  # the rest of that body may never come: do not wait for it
-        head = [_STATUS_LINES[reply.status], self._listener.date, b"\r\ncontent-type: ", reply.content_type]
+        head = [_STATUS_LINES[reply.status], self._keeper.date, b"\r\ncontent-type: ", reply.content_type]
         head += (b"\r\nx-request-id: ", request_id, b"\r\nx-typesafe-request-id: ", request_id, b"\r\n")
         for name, value in reply.headers:
             head += (name, b": ", value, b"\r\n")
@@ -258,12 +284,3 @@ def _path(url: bytes) -> str:
             return ""
     path = url.partition(b"?")[0].decode("latin-1")
     return unquote(path) if "%" in path else path
-
-
-def _without_upgrade(data: bytes) -> bytes:
-    """The offer to switch protocols hidden from the parser, which would stop there and lose the body.
-
-    Java's client offers HTTP/2 in this way with its first request; a server may ignore the offer.
-    """
-    head, end, rest = data.partition(b"\r\n\r\n")
-    return _UPGRADE.sub(b"\r\nX-Upgrade-Ignored:", head) + end + rest

@@ -14,18 +14,19 @@ KEEP_ALIVE_S = 75.0
 _BACKLOG = 2048
 _SWEEP_S = 1.0
 _LOOK_S = 0.02
+_GRACE_S = 1.0  # the last request to be admitted runs out of time first, and is told so
 
 
 class Listener:
-    """Serves until `stop`, then lets what is in flight end, for `drain_s` at most. A second `stop` ends the waiting."""
+    """Serves until `stop`, then lets what is in flight end. A second `stop` ends the waiting."""
 
-    def __init__(self, edge: Edge, drain_s: float) -> None:
+    def __init__(self, edge: Edge, request_timeout_s: float) -> None:
         self.connections: set[Connection] = set()
         self.loop = asyncio.get_running_loop()
         self.date = b""
-        self.write_timeout_s = drain_s
+        self.write_timeout_s = request_timeout_s
         self._edge = edge
-        self._drain_s = drain_s
+        self._drain_s = request_timeout_s + _GRACE_S
         self._stopping = asyncio.Event()
         self._in_a_hurry = False
 

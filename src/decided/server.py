@@ -41,7 +41,8 @@ async def serve(settings: Settings) -> None:
     gc.set_threshold(50_000, 20, 50)  # requests leave hardly any cycles behind
     sock = _bind(settings.host, settings.port)
     host, port = sock.getsockname()[:2]
-    log.info("serving %s (loaded in %.2f s) on http://%s:%d", engine.card.name, load_seconds, host, port)
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    log.info("serving %s (loaded in %.2f s) on http://%s", engine.card.name, load_seconds, address)
     if settings.open_to_the_network:
         log.warning(
             "listening on %s without an API key: anyone who reaches this port can ask. Set SERVICE_API_KEY", host

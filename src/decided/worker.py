@@ -44,8 +44,8 @@ class BatchReport:
 class Job:
     """One request on its way through the threads. Each field has one writer, named beside it."""
 
-    __slots__ = ("abandoned", "begun", "cost_begun", "cost_read", "created", "failed", "future", "lane", "prepared",
-                 "questions", "states", "unread", "verdicts")  # fmt: skip
+    __slots__ = ("abandoned", "begun", "cost_begun", "cost_read", "created", "failed", "future", "has_turn", "lane",
+                 "prepared", "questions", "states", "unread", "verdicts")  # fmt: skip
 
     def __init__(self, states: Sequence[str], questions: Sequence[Question], future: "asyncio.Future[Any]") -> None:
         self.states = states
@@ -55,6 +55,7 @@ class Job:
         self.lane: Lane[Piece] = Lane()
         self.abandoned = False  # event loop: nothing that has not begun will begin
         self.prepared: Any = None  # reader
+        self.has_turn = False  # reader: it waits to have a state read
         self.unread = 0  # reader: the next state to read
         self.cost_read = 0  # reader
         self.cost_begun = 0  # runner
@@ -141,9 +142,12 @@ class Worker:
             for job in _drain(self._reader_inbox, block=not turns):
                 if job is None:
                     return
-                turns.append(job)
+                if not job.has_turn:
+                    job.has_turn = True
+                    turns.append(job)
             job = turns.popleft()
-            if self._may_read(job) and self._read(job) and self._may_read(job):
+            job.has_turn = self._may_read(job) and self._read(job) and self._may_read(job)
+            if job.has_turn:
                 turns.append(job)
 
     def _may_read(self, job: Job) -> bool:

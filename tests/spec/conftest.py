@@ -29,7 +29,7 @@ def strict() -> Iterator[Server]:
 @pytest.fixture(scope="session")
 def narrow() -> Iterator[Server]:
     """A server with one place and little time, whose model takes one question at a time."""
-    flags = ("--max-in-flight", "1", "--request-timeout-s", "0.6")
+    flags = ("--max-in-flight", "1", "--request-timeout-s", "1")
     with running_server(*flags, env={"FAKE_TOKEN_BUDGET": "10"}) as running:
         yield running
 

@@ -20,7 +20,7 @@ from tests.spec.checks import (
 from tests.spec.wire import Wire, head, message
 from tests.support.server import Server
 
-LIMIT_S = 0.6  # the time limit of the narrow server
+LIMIT_S = 1.0  # the time limit of the narrow server
 
 
 @pytest.fixture
@@ -183,8 +183,8 @@ def test_a_place_is_free_at_once_after(idle: Server, outcome: Callable[[Server],
 @pytest.mark.parametrize("path", POSTS)
 def test_a_slow_model_is_given_up(idle: Server, path: str) -> None:
     began = time.monotonic()
-    refused(idle.request("POST", path, body_for(path, "SLEEP=0.9")), 504)
-    assert LIMIT_S - 0.05 < time.monotonic() - began < LIMIT_S + 0.4
+    refused(idle.request("POST", path, body_for(path, "SLEEP=1.3")), 504)
+    assert LIMIT_S - 0.05 < time.monotonic() - began < LIMIT_S + 0.5
 
 
 @pytest.mark.parametrize("path", POSTS)
@@ -194,7 +194,7 @@ def test_a_slow_sender_is_given_up(idle: Server, path: str, sent: bytes) -> None
     with Wire(idle) as wire:
         began = time.monotonic()
         refused(wire.exchange(head("Content-Length: 100", path=path) + sent), 504)
-        assert LIMIT_S - 0.05 < time.monotonic() - began < LIMIT_S + 0.4
+        assert LIMIT_S - 0.05 < time.monotonic() - began < LIMIT_S + 0.5
 
 
 def test_a_sender_that_trickles_is_given_up_too(idle: Server) -> None:
@@ -205,15 +205,15 @@ def test_a_sender_that_trickles_is_given_up_too(idle: Server) -> None:
             wire.send(b" ")
             assert time.monotonic() - began < 2
         refused(wire.reply(), 504)
-        assert time.monotonic() - began < LIMIT_S + 0.4
+        assert time.monotonic() - began < LIMIT_S + 0.5
 
 
 def test_the_time_of_the_sender_and_of_the_model_count_together(idle: Server) -> None:
-    """Neither 0.3 s of sending nor 0.5 s of running is too long; both are."""
-    body = bytes_for(state="SLEEP=0.5")
+    """Neither 0.4 s of sending nor 0.8 s of running is too long; both are."""
+    body = bytes_for(state="SLEEP=0.8")
     with Wire(idle) as wire:
         wire.send(message(body)[:-1])
-        time.sleep(0.3)
+        time.sleep(0.4)
         refused(wire.exchange(body[-1:]), 504)
 
 
@@ -228,10 +228,10 @@ def test_work_that_was_not_started_is_never_started(idle: Server, how: str) -> N
             refused(wire.reply(), 504)
         else:
             assert eventually(lambda: idle.metric("service_batch_questions_sum") > before)
-    assert eventually(lambda: in_flight(idle) == 0, 0.3)
-    assert elapsed(lambda: served(idle.ask("next"))) < 0.4
+    assert eventually(lambda: in_flight(idle) == 0, 0.4)
+    assert elapsed(lambda: served(idle.ask("next"))) < 0.6
     time.sleep(0.45)
-    assert idle.metric("service_batch_questions_sum") - before <= 5
+    assert idle.metric("service_batch_questions_sum") - before <= 7
 
 
 # --- many clients ---

@@ -1,6 +1,8 @@
 """Connections: kept, pipelined, ended, and left by rude clients."""
 
 import json
+import time
+from itertools import pairwise
 
 import pytest
 
@@ -101,11 +103,17 @@ def test_a_client_that_leaves_while_a_large_reply_is_sent_harms_nobody(server: S
     served(server.ask("x"))
 
 
-def test_an_offer_of_another_protocol_is_ignored(server: Server) -> None:
+@pytest.mark.parametrize("pieces", [1, 2, 3], ids=["at once", "in two pieces", "in three pieces"])
+def test_an_offer_of_another_protocol_is_ignored(server: Server, pieces: int) -> None:
     """Some clients offer HTTP/2 with their first request; the request itself is an ordinary one."""
-    offer = ["Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAEAAEAAAAIAAAAA"]
+    request = message(GOOD, "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAEAAEAAAAIAAAAA")
+    middle = request.index(b"Upgrade: h2c") + 3
+    cuts = {1: [], 2: [middle], 3: [middle, middle + 2]}[pieces]
     with Wire(server) as wire:
-        served(wire.exchange(message(GOOD, *offer)))
+        for start, end in pairwise([0, *cuts, len(request)]):
+            wire.send(request[start:end])
+            time.sleep(0.05)
+        served(wire.reply())
         served(wire.exchange(message(GOOD)))
 
 

@@ -152,7 +152,7 @@ def test_sigterm_finishes_what_is_in_flight() -> None:
 
 def test_sigterm_waits_no_longer_than_the_time_limit() -> None:
     """A request that never gets done and a body that never comes end with 504, and the exit code is still 0."""
-    with running_server("--request-timeout-s", "0.5") as server, Wire(server) as running, Wire(server) as sending:
+    with running_server("--request-timeout-s", "1") as server, Wire(server) as running, Wire(server) as sending:
         running.send(message(bytes_for(state="SLEEP=8")))
         sending.send(head("Content-Length: 5"))
         assert eventually(lambda: in_flight(server) == 2)
@@ -161,7 +161,7 @@ def test_sigterm_waits_no_longer_than_the_time_limit() -> None:
             refused(running.reply(), 504)
             refused(sending.reply(), 504)
         assert server.process.wait(5) == 0
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 4
 
 
 # --- keep-alive ---

@@ -183,6 +183,24 @@ def test_what_is_no_http_gets_the_error_body_too(server: Server, noise: bytes) -
         assert wire.ended()
 
 
+def test_much_noise_is_one_bad_request(server: Server) -> None:
+    name = 'service_requests_total{endpoint="other",status="400"}'
+    before = server.metric(name)
+    with Wire(server) as wire:
+        refused(wire.exchange(b"x" * 100_000), 400)
+    assert server.metric(name) == before + 1
+
+
+def test_connect_is_refused_in_words(server: Server) -> None:
+    """This is no proxy: any refusal will do, but it has its body, its id and its line in the log."""
+    with Wire(server) as wire:
+        reply = wire.exchange(b"CONNECT example.org:443 HTTP/1.1\r\nHost: example.org:443\r\n\r\n")
+    assert reply.status in (400, 404, 405)
+    refused(reply, reply.status)
+    assert eventually(lambda: reply.headers["x-request-id"] in server.log())
+    assert "Fatal error" not in server.log()
+
+
 def test_an_http_1_0_client_is_served_and_let_go(server: Server) -> None:
     with Wire(server) as wire:
         wire.send(message(GOOD).replace(b"HTTP/1.1\r\n", b"HTTP/1.0\r\n", 1))
