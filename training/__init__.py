@@ -1,0 +1,1 @@
+"""How the embedded decision model is made: data, network, training, calibration, export."""

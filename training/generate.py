@@ -1,0 +1,438 @@
+"""Makes questions whose answers are exact: records, rules, tables and long logs, in both polarities.
+
+Crowd-sourced yes/no data is noisy and answers leak through style. Here a record is drawn first, then a condition made
+true or false on purpose with even odds, then the words; so the only way to answer is to read the record.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import random
+from collections.abc import Callable
+from datetime import date, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+Record = dict[str, object]
+Row = dict[str, object]
+
+NOUNS = (
+    "greenhouse bed", "ferry crossing", "museum loan", "beehive", "bakery batch", "rental bike", "wind turbine",
+    "choir rehearsal", "archive box", "cable car", "water meter", "coffee roast", "translation job", "dance class",
+    "harbour berth", "seed packet", "server rack", "playground inspection", "lost item", "quilt order",
+    "delivery van", "research sample", "theatre ticket", "garden plot",
+)  # fmt: skip
+NUMBERS: dict[str, tuple[int, int, str]] = {
+    "weight": (1, 90, "kg"), "price": (5, 900, "euros"), "age": (1, 80, "years"), "distance": (2, 600, "km"),
+    "battery level": (0, 100, "%"), "error count": (0, 40, ""), "waiting time": (1, 180, "minutes"),
+    "temperature": (-15, 45, "degrees"), "number of seats": (2, 60, ""), "stock": (0, 400, "units"),
+    "discount": (0, 70, "%"), "speed": (5, 160, "km/h"), "page count": (4, 700, "pages"), "humidity": (5, 99, "%"),
+    "days late": (0, 30, "days"), "attempts": (1, 12, ""), "budget": (100, 9000, "euros"), "rating": (1, 10, ""),
+}  # fmt: skip
+CHOICES: dict[str, tuple[str, ...]] = {
+    "status": ("open", "closed", "on hold", "cancelled", "in review"),
+    "colour": ("red", "blue", "green", "grey", "white"),
+    "region": ("north", "south", "east", "west", "centre"), "priority": ("low", "normal", "high", "urgent"),
+    "material": ("wood", "steel", "glass", "cotton", "clay"),
+    "owner": ("Ines", "Tomas", "Priya", "Kofi", "Lena", "Omar"),
+    "shift": ("morning", "afternoon", "night"), "plan": ("basic", "plus", "family", "premium"),
+    "category": ("food", "tools", "books", "toys", "clothing"),
+    "method": ("by post", "by courier", "pick-up", "by boat"),
+}  # fmt: skip
+FLAGS = (
+    "insured", "verified", "archived", "damaged", "paid", "approved", "fragile", "public", "refundable", "heated",
+    "signed", "overdue",
+)  # fmt: skip
+DATES = ("start date", "due date", "last check", "delivery date")
+
+
+class Atom(NamedTuple):
+    """One condition on a record: as a clause and as a question."""
+
+    clause: str
+    ask: str
+
+
+def draw_one(rng: random.Random, name: str) -> object:
+    """A value for one field."""
+    if name in NUMBERS:
+        return rng.randint(*NUMBERS[name][:2])
+    if name in CHOICES:
+        return rng.choice(CHOICES[name])
+    if name in FLAGS:
+        return rng.random() < 0.5
+    return (date(2024, 1, 1) + timedelta(days=rng.randrange(1000))).isoformat()
+
+
+def draw_record(rng: random.Random, size: int) -> Record:
+    names = rng.sample([*NUMBERS, *CHOICES, *FLAGS, *DATES], size)
+    return {name: draw_one(rng, name) for name in names}
+
+
+def _quantity(name: str, value: int) -> str:
+    unit = NUMBERS[name][2]
+    return f"{value}{'' if unit == '%' or not unit else ' '}{unit}" if unit else str(value)
+
+
+def _number(rng: random.Random, name: str, value: int, want: bool) -> str:
+    low, high, _ = NUMBERS[name]
+    gap = max(1, int((high - low) * rng.choice((0.01, 0.05, 0.2, 0.4))))
+    form = rng.choice(("above", "below", "least", "most", "exact", "between"))
+    up, down = value + gap, value - gap
+    if form == "between":
+        a, b = (down, up) if want else rng.choice(((up, up + 2 * gap), (down - 2 * gap, down)))
+        return f"is between {_quantity(name, a)} and {_quantity(name, b)}"
+    if form == "exact":
+        other = rng.choice((up, down))
+        return f"is exactly {_quantity(name, value if want else other)}"
+    limit = {
+        "above": down if want else rng.choice((up, value)),
+        "below": up if want else rng.choice((down, value)),
+        "least": rng.choice((down, value)) if want else up,
+        "most": rng.choice((up, value)) if want else down,
+    }[form]
+    words = {
+        "above": ("above", "more than", "greater than"),
+        "below": ("below", "less than", "under"),
+        "least": ("at least", "no less than"),
+        "most": ("at most", "no more than", "not above"),
+    }[form]
+    return f"is {rng.choice(words)} {_quantity(name, limit)}"
+
+
+def atom(rng: random.Random, record: Record, want: bool, name: str | None = None) -> Atom:
+    """A condition about the record (or about one field of it) that is true exactly when `want`."""
+    name = name or rng.choice(list(record))
+    value = record[name]
+    if name in FLAGS:
+        positive = bool(value) == want
+        verb = "is" if positive else "is not"
+        return Atom(f"it {verb} {name}", f"Is it {'' if positive else 'not '}{name}?")
+    if name in NUMBERS:
+        assert isinstance(value, int)
+        tail = _number(rng, name, value, want)
+    elif name in CHOICES:
+        others = [o for o in CHOICES[name] if o != value]
+        form = rng.randrange(3)
+        if form == 0:
+            tail = f"is {value if want else rng.choice(others)}"
+        elif form == 1:
+            tail = f"is not {rng.choice(others) if want else value}"
+        else:
+            pair = [str(value), rng.choice(others)] if want else rng.sample(others, 2)
+            rng.shuffle(pair)
+            tail = f"is {pair[0]} or {pair[1]}"
+    else:
+        day = date.fromisoformat(str(value))
+        later = rng.random() < 0.5
+        shift = timedelta(days=rng.choice((1, 7, 40, 200)))
+        limit = day + shift if later == want else day - shift
+        tail = f"is {'before' if later else 'after'} {limit.isoformat()}"
+    return Atom(f"the {name} {tail}", f"Is the {name} {tail.removeprefix('is ')}?")
+
+
+def _key(name: str, style: int) -> str:
+    words = name.split()
+    return (name, "_".join(words), words[0] + "".join(w.title() for w in words[1:]), name.title())[style]
+
+
+def show(rng: random.Random, noun: str, record: Record, ident: str | None = None) -> object:
+    """A record as JSON, lines or prose."""
+    style, form = rng.randrange(4), rng.randrange(4)
+    ident = ident or f"{noun[:2].upper()}-{rng.randrange(100, 9999)}"
+    if form <= 1:
+        body = {_key(k, style): v for k, v in record.items()}
+        return {"id": ident, **body} if form == 0 else {noun.replace(" ", "_"): {"id": ident, "details": body}}
+    if form == 2:
+        lines = [f"{_key(k, 3 if style > 1 else 0)}: {_plain(k, v)}" for k, v in record.items()]
+        return "\n".join([f"{noun.capitalize()} {ident}", *lines])
+    return prose(rng, noun, record, ident)
+
+
+def _plain(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return _quantity(name, value) if isinstance(value, int) else str(value)
+
+
+def prose(rng: random.Random, noun: str, record: Record, ident: str) -> str:
+    parts = []
+    for name, value in record.items():
+        if isinstance(value, bool):
+            parts.append(
+                f"it is {'' if value else 'not '}{name}"
+                if rng.random() < 0.7
+                else f"{name}: {'yes' if value else 'no'}"
+            )
+        else:
+            parts.append(rng.choice(("the {} is {}", "its {} is {}", "{}: {}")).format(name, _plain(name, value)))
+    rng.shuffle(parts)
+    return f"About {noun} {ident}. " + " ".join(p[0].upper() + p[1:] + "." for p in parts)
+
+
+def row(task: str, state: object, kind: str, ask: str, answer: object, criteria: object = None) -> Row:
+    question: Row = {"type": kind, "instructions": ask}
+    if criteria is not None:
+        question["criteria"] = criteria
+    return {"task": f"gen/{task}", "state": state, "question": question, "answer": answer}
+
+
+def _yes_no(rng: random.Random, task: str, state: object, ask: str, answer: bool) -> Row:
+    """Mostly a noul; sometimes the same question as a two-way choice."""
+    if rng.random() < 0.85:
+        return row(task, state, "noul", ask, answer)
+    yes, no = rng.choice((("yes", "no"), ("true", "false"), ("holds", "doesNotHold")))
+    items = [(yes, ""), (no, "")]
+    rng.shuffle(items)
+    return row(task, state, "choice", ask, yes if answer else no, dict(items))
+
+
+def fact(rng: random.Random) -> Row:
+    noun, record, want = rng.choice(NOUNS), draw_record(rng, rng.randint(3, 9)), rng.random() < 0.5
+    made = atom(rng, record, want)
+    ask = rng.choice((made.ask, f"Is it true that {made.clause}?", f"Does this hold: {made.clause}?"))
+    if rng.random() < 0.3:  # the negated wrapper turns the answer round
+        denials = ("Is it false that {}?", "Would it be wrong to say that {}?", "Is this statement incorrect: {}?")
+        ask = rng.choice(denials)
+        return _yes_no(rng, "fact", show(rng, noun, record), ask.format(made.clause), not want)
+    return _yes_no(rng, "fact", show(rng, noun, record), ask, want)
+
+
+def compound(rng: random.Random) -> Row:
+    noun, record = rng.choice(NOUNS), draw_record(rng, rng.randint(4, 8))
+    truths = [rng.random() < 0.5 for _ in range(rng.choice((2, 2, 3)))]
+    names = rng.sample(list(record), len(truths))
+    clauses = [atom(rng, record, t, n).clause for t, n in zip(truths, names, strict=True)]
+    forms: list[tuple[str, bool]] = [
+        ("Do all of these hold: {}?", all(truths)), ("Does at least one of these hold: {}?", any(truths)),
+        ("Does none of these hold: {}?", not any(truths)), ("Does exactly one of these hold: {}?", sum(truths) == 1),
+    ]  # fmt: skip
+    if len(truths) == 2:
+        a, b = clauses
+        forms += [
+            (f"Is it true that {a} and {b}?", all(truths)),
+            (f"Is it true that {a} or {b}?", any(truths)),
+            (f"Is it the case that {a} but not that {b}?", truths[0] and not truths[1]),
+        ]
+    ask, answer = rng.choice(forms)
+    return _yes_no(rng, "compound", show(rng, noun, record), ask.format("; ".join(clauses)), answer)
+
+
+def policy(rng: random.Random) -> Row:
+    noun, record = rng.choice(NOUNS), draw_record(rng, rng.randint(4, 8))
+    actions = rng.sample(("approve", "escalate", "refuse", "ask for details", "send back", "store", "repair",
+                          "ship today", "call the owner", "hold"), rng.randint(3, 5))  # fmt: skip
+    hit = rng.randrange(len(actions))
+    rules, names = [], list(record)
+    for i, action in enumerate(actions[:-1]):
+        if hit == i or rng.random() < 0.6 or len(names) < 2:
+            clause = atom(rng, record, i == hit, rng.choice(names)).clause
+        else:
+            a, b = rng.sample(names, 2)
+            clause = f"{atom(rng, record, rng.random() < 0.5, a).clause} and {atom(rng, record, False, b).clause}"
+        if hit < i:  # later rules may hold or not: the first that holds decides
+            clause = atom(rng, record, rng.random() < 0.5).clause
+        rules.append((action, clause))
+    otherwise = rng.choice(("None of the other conditions holds", "Otherwise", "In every other case"))
+    if rng.random() < 0.4:  # the rules are the options' descriptions; only one of them may hold
+        rules = [(a, atom(rng, record, i == hit).clause.capitalize()) for i, (a, _) in enumerate(rules)]
+        items = [*rules, (actions[-1], otherwise)]
+        rng.shuffle(items)
+        return row("policy", show(rng, noun, record), "choice",
+                   rng.choice(("What should be done?", "Which condition holds?", "Pick the action that applies.")),
+                   actions[hit], dict(items))  # fmt: skip
+    text = ". ".join(f"{'If' if i == 0 else 'Else if'} {c}: {a}" for i, (a, c) in enumerate(rules))
+    text += f". Otherwise: {actions[-1]}."
+    order = rng.sample(actions, len(actions))
+    body = show(rng, noun, record)
+    if rng.random() < 0.5 and not isinstance(body, str):
+        return row("policy", {"policy": text, "record": body}, "choice", "What does the policy say to do?",
+                   actions[hit], dict.fromkeys(order, ""))  # fmt: skip
+    return row("policy", body, "choice", f"Follow these rules in order. {text} What should be done?",
+               actions[hit], dict.fromkeys(order, ""))  # fmt: skip
+
+
+def bands(rng: random.Random) -> Row:
+    noun = rng.choice(NOUNS)
+    record = draw_record(rng, rng.randint(3, 7))
+    name = rng.choice(list(NUMBERS))
+    low, high, _ = NUMBERS[name]
+    count = rng.randint(3, 6)
+    cuts = sorted(rng.sample(range(low + 1, high), min(count - 1, high - low - 1)))
+    level = rng.randrange(len(cuts) + 1)
+    record[name] = rng.randint(([low, *cuts])[level], ([*cuts, high + 1])[level] - 1)
+    labels = [f"below {_quantity(name, cuts[0])}"]
+    labels += [f"{_quantity(name, a)} to {_quantity(name, b - 1)}" for a, b in pairwise(cuts)]
+    labels.append(f"{_quantity(name, cuts[-1])} or more")
+    if rng.random() < 0.4:
+        titles = ["very low", "low", "medium", "high", "very high", "extreme"][: len(labels)]
+        labels = [f"{t}: {x}" for t, x in zip(titles, labels, strict=True)]
+    if rng.random() < 0.2:
+        labels, level = labels[::-1], len(labels) - 1 - level
+    items = list(record.items())
+    rng.shuffle(items)
+    return row("bands", show(rng, noun, dict(items)), "score", rng.choice((f"Rate the {name}.",
+               f"Which band does the {name} fall into?", f"How high is the {name}?")), level, labels)  # fmt: skip
+
+
+def count(rng: random.Random) -> Row:
+    noun, record = rng.choice(NOUNS), draw_record(rng, rng.randint(4, 8))
+    total = rng.randint(2, 4)
+    held = rng.randint(0, total)
+    truths = [i < held for i in range(total)]
+    rng.shuffle(truths)
+    names = rng.sample(list(record), total)
+    clauses = "; ".join(atom(rng, record, t, n).clause for t, n in zip(truths, names, strict=True))
+    numbers = ["none", "one", "two", "three", "four"][: total + 1]
+    labels = rng.choice(([f"{n.capitalize()} of them hold{'s' if n == 'one' else ''}" for n in numbers],
+                         [f"{i} of {total}" for i in range(total + 1)],
+                         [f"meets {n}" for n in numbers]))  # fmt: skip
+    ask = f"How many of these conditions are met? {clauses}"
+    return row("count", show(rng, noun, record), "score", ask, held, labels)
+
+
+def claim(rng: random.Random) -> Row:
+    noun, full = rng.choice(NOUNS), draw_record(rng, rng.randint(4, 9))
+    name = rng.choice(list(full))
+    verdict = rng.choice(("true", "false", "open"))
+    made = atom(rng, full, verdict == "true", name)
+    seen = {k: v for k, v in full.items() if k != name or verdict != "open"}
+    keys = rng.choice((("supported", "refuted", "not stated"), ("SUPPORTS", "REFUTES", "NOT_ENOUGH_INFO"),
+                       ("entailment", "contradiction", "neutral"), ("yes", "no", "unknown")))  # fmt: skip
+    answer = dict(zip(("true", "false", "open"), keys, strict=True))[verdict]
+    glosses = ("the text says so", "the text says otherwise", "the text leaves it open")
+    items = [(k, g if rng.random() < 0.5 else "") for k, g in zip(keys, glosses, strict=True)]
+    rng.shuffle(items)
+    if rng.random() < 0.25:
+        there = verdict != "open"
+        return _yes_no(rng, "claim", show(rng, noun, seen), f"Does the text say anything about the {name}?", there)
+    body = show(rng, noun, seen)
+    if rng.random() < 0.5:
+        state = {"claim": made.clause, "evidence": body}
+        return row("claim", state, "choice", "How does the evidence bear on the claim?", answer, dict(items))
+    return row("claim", body, "choice", f"Judge this claim by the record: {made.clause}.", answer, dict(items))
+
+
+def _many(rng: random.Random, noun: str, size: int, fields: int) -> dict[str, Record]:
+    names = list(draw_record(rng, fields))
+    out: dict[str, Record] = {}
+    while len(out) < size:
+        out[f"{noun[:2].upper()}-{rng.randrange(100, 9999)}"] = {name: draw_one(rng, name) for name in names}
+    return out
+
+
+def _table(rng: random.Random, noun: str, rows: dict[str, Record]) -> object:
+    form, style = rng.randrange(3), rng.randrange(4)
+    names = list(next(iter(rows.values())))
+    if form == 0:
+        return [{"id": i, **{_key(k, style): v for k, v in r.items()}} for i, r in rows.items()]
+    if form == 1:
+        head = " | ".join(["id", *(_key(n, style) for n in names)])
+        return "\n".join([head, *(" | ".join([i, *(_plain(k, v) for k, v in r.items())]) for i, r in rows.items())])
+    return "\n".join(prose(rng, noun, r, i) for i, r in rows.items())
+
+
+def table(rng: random.Random) -> Row:
+    noun = rng.choice(NOUNS)
+    rows = _many(rng, noun, rng.randint(2, 7), rng.randint(3, 5))
+    numeric = [n for n in next(iter(rows.values())) if n in NUMBERS]
+    state = _table(rng, noun, rows)
+    form = rng.randrange(5)
+    if form <= 1 and numeric:
+        name = rng.choice(numeric)
+        values = {i: int(str(r[name])) for i, r in rows.items()}
+        most = rng.random() < 0.5
+        best = (max if most else min)(values.values())
+        if list(values.values()).count(best) == 1:
+            gold = next(i for i, v in values.items() if v == best)
+            side = "highest" if most else "lowest"
+            if form == 0:
+                return row("table", state, "choice", f"Which one has the {side} {name}?", gold, dict.fromkeys(rows, ""))
+            said = gold if rng.random() < 0.5 else rng.choice([i for i in rows if i != gold])
+            return _yes_no(rng, "table", state, f"Is this true? {said} has the {side} {name}.", said == gold)
+    if form == 2 and numeric:
+        name = rng.choice(numeric)
+        a, b = rng.sample(list(rows), 2)
+        x, y = int(str(rows[a][name])), int(str(rows[b][name]))
+        if x != y:
+            word = rng.choice(("higher", "larger"))
+            return _yes_no(rng, "table", state, f"Is the {name} of {a} {word} than that of {b}?", x > y)
+    name = rng.choice(list(next(iter(rows.values()))))
+    return _quantified(rng, state, rows, name)
+
+
+def _quantified(rng: random.Random, state: object, rows: dict[str, Record], name: str) -> Row:
+    """How many rows share one value: the simple condition whose truth is a count."""
+    values = [_plain(name, r[name]) for r in rows.values()]
+    value = rng.choice(values)
+    held, total = values.count(value), len(values)
+    about = f"the {name} is {value}" if name not in FLAGS else f"the entry for {name} is {value}"
+    need = rng.randint(1, total)
+    forms = [(f"Is it true of every record that {about}?", held == total),
+             (f"Is there more than one record where {about}?", held > 1),
+             (f"Are there at least {need} records where {about}?", held >= need),
+             (f"Is {held if rng.random() < 0.5 else need} the number of records where {about}?", None)]  # fmt: skip
+    ask, answer = rng.choice(forms)
+    if answer is None:
+        answer = int(ask.split()[1]) == held
+    return _yes_no(rng, "table", state, ask, bool(answer))
+
+
+def long(rng: random.Random) -> Row:
+    """Many records, one of which is asked about: the windows of a long state must all be readable."""
+    noun = rng.choice(NOUNS)
+    rows = _many(rng, noun, rng.choice((12, 20, 30, 45, 60, 80)), rng.randint(3, 6))
+    state = _table(rng, noun, rows)
+    ident = rng.choice(list(rows))
+    if rng.random() < 0.5:
+        want = rng.random() < 0.5
+        return _yes_no(rng, "long", state, f"For {ident}: {atom(rng, rows[ident], want).ask}", want)
+    name = rng.choice(list(rows[ident]))
+    pool = sorted({_plain(name, r[name]) for r in rows.values()})
+    gold = _plain(name, rows[ident][name])
+    wrong = [v for v in pool if v != gold]
+    options = [gold, *rng.sample(wrong, min(len(wrong), rng.randint(1, 5)))]
+    rng.shuffle(options)
+    return row("long", state, "choice", f"What is the {name} of {ident}?", gold, dict.fromkeys(options, ""))
+
+
+def compare(rng: random.Random) -> Row:
+    noun, left = rng.choice(NOUNS), draw_record(rng, rng.randint(4, 6))
+    levels = rng.randint(2, 4)
+    changed = rng.randint(0, levels)
+    right = dict(left)
+    for name in rng.sample(list(left), changed):
+        while right[name] == left[name]:
+            right[name] = draw_one(rng, name)
+    labels = ["identical", "1 field differs", *(f"{i} fields differ" for i in range(2, levels + 1))]
+    level = changed
+    if rng.random() < 0.5:
+        labels, level = labels[::-1], levels - changed
+    state = {"first": show(rng, noun, left, "A"), "second": show(rng, noun, right, "A")}
+    return row("compare", state, "score", "How much do the two records agree?", level, labels)
+
+
+FAMILIES: dict[Callable[[random.Random], Row], int] = {
+    fact: 9000, compound: 9000, policy: 8000, bands: 6000, count: 6000, claim: 8000, table: 9000, long: 5000,
+    compare: 4000,
+}  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path, help="a .jsonl.gz file")
+    parser.add_argument("--seed", type=int, default=11)
+    parser.add_argument("--share", type=float, default=1.0, help="make this share of the usual number of rows")
+    args = parser.parse_args()
+    rng = random.Random(args.seed)
+    with gzip.open(args.out, "wt", encoding="utf-8") as out:
+        for family, size in FAMILIES.items():
+            for _ in range(int(size * args.share)):
+                out.write(json.dumps(family(rng), ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""Accuracy, calibration error and log-loss of answers, per task and per kind."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from training.rendering import KINDS
+
+Floats = npt.NDArray[np.float64]
+
+
+class Answer(NamedTuple):
+    """The logits of one row's options, with what is needed to judge them."""
+
+    task: str
+    kind: int
+    logits: Floats
+    gold: int
+
+
+class Report(NamedTuple):
+    macro: float
+    micro: float
+    log_loss: float
+    calibration_error: float
+    kinds: dict[str, float]
+    tasks: dict[str, float]
+
+    def line(self) -> str:
+        kinds = " ".join(f"{k} {v:.4f}" for k, v in self.kinds.items())
+        loss = f"nll {self.log_loss:.4f} ece {self.calibration_error:.4f}"
+        return f"macro {self.macro:.4f} micro {self.micro:.4f} {loss} {kinds}"
+
+
+def probabilities(logits: Floats) -> Floats:
+    shifted = np.exp(logits - logits.max())
+    return np.asarray(shifted / shifted.sum())
+
+
+def expected_error(confidence: Floats, right: Floats, bins: int = 10) -> float:
+    """Expected calibration error over equal-width bins of the top probability."""
+    which = np.minimum((confidence * bins).astype(int), bins - 1)
+    gaps = np.bincount(which, weights=right - confidence, minlength=bins)
+    return float(np.abs(gaps).sum() / len(right))
+
+
+def report(answers: Sequence[Answer]) -> Report:
+    tasks: dict[str, list[bool]] = defaultdict(list)
+    kinds: dict[str, list[bool]] = defaultdict(list)
+    confidence, right, loss = [], [], []
+    for a in answers:
+        p = probabilities(a.logits)
+        hit = int(p.argmax()) == a.gold
+        tasks[a.task].append(hit)
+        kinds[KINDS[a.kind]].append(hit)
+        confidence.append(p.max())
+        right.append(float(hit))
+        loss.append(-np.log(max(p[a.gold], 1e-9)))
+    per_task = {t: float(np.mean(v)) for t, v in sorted(tasks.items())}
+    return Report(
+        macro=float(np.mean(list(per_task.values()))),
+        micro=float(np.mean(right)),
+        log_loss=float(np.mean(loss)),
+        calibration_error=expected_error(np.array(confidence), np.array(right)),
+        kinds={k: float(np.mean(v)) for k, v in sorted(kinds.items())},
+        tasks=per_task,
+    )

@@ -1,0 +1,234 @@
+"""The model inside the package: an encoder of 33 million parameters, run by ONNX Runtime with 8-bit weights.
+
+A state is read once, in windows that do not see each other, and its keys and values serve all its questions. Options of
+a question see the state, the instructions and themselves; their markers see one another. So the order of the options
+cannot matter, and neither can what else is in a batch: integer products are exact and every scale belongs to one token.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from decided import prompts
+from decided.contract import Choice, Noul, Question, compact
+from decided.engine import Cut, Item, ModelCard, Reading
+from decided.errors import ModelError
+from decided.hardware import physical_cores
+from decided.settings import Settings
+from training.rendering import (
+    CLS,
+    INSTRUCTION_TOKENS,
+    MARK,
+    MAX_STATE_TOKENS,
+    OPTION_TOKENS,
+    SEP,
+    render,
+    windows,
+)
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int64]
+
+LAYERS = 12
+CACHED = [f"{part}_{layer}" for layer in range(LAYERS) for part in ("key", "value")]
+_HIDDEN_FROM = np.float32(-1e9)
+_RUN_TOKENS = 512
+"""Question tokens in one run of the graph: more gains nothing on a CPU, and attention pads to the longest question."""
+
+
+class _Asked(NamedTuple):
+    """A question in tokens. `part` is 0 for instructions and 1, 2, ... for the options; `markers` are token indices."""
+
+    ids: Ints
+    position: Ints
+    part: Ints
+    markers: Ints
+    temperature: float
+    order: list[int]
+    cuts: tuple[Cut, ...]
+
+
+class _Vocabulary:
+    def __init__(self, path: Path) -> None:
+        self._tokenizer = Tokenizer.from_file(str(path))
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+
+    def encode(self, text: str) -> list[int]:
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+
+def _worded(question: Question) -> tuple[str, object, object]:
+    """Kind, instructions and criteria as the rendering rule takes them."""
+    about = compact(question.instructions) if question.instructions else None
+    if isinstance(question, Choice):
+        return "choice", about, {option.key: option.description for option in question.options()}
+    if isinstance(question, Noul):
+        return "noul", about, {option.key: option.description for option in question.options()}
+    return "score", about, [option.description or "" for option in question.options()]
+
+
+class Embedded:
+    """Two graphs, one tokenizer, one set of temperatures."""
+
+    token_budget = 512
+
+    def __init__(self, folder: Path, exact: bool, threads: int) -> None:
+        about = json.loads((folder / "card.json").read_text(encoding="utf-8"))
+        _check(folder, about["sha256"])
+        self.card = ModelCard(
+            name=about["name"],
+            description=about["description"],
+            release_date=about["release_date"],
+            kind="embedded",
+            device="cpu",
+        )
+        self._temperatures: dict[str, list[float]] = about["temperatures"]
+        self._edges: list[int] = about["temperatures"]["option_count_edges"]
+        self._vocabulary = _Vocabulary(folder / "tokenizer.json")
+        prefix = "exact-" if exact else ""
+        self._state = _session(folder / f"{prefix}state.onnx", threads)
+        self._question = _session(folder / f"{prefix}question.onnx", threads)
+
+    def prepare(self, questions: Sequence[Question]) -> list[_Asked]:
+        return [self._ask(question) for question in questions]
+
+    def read(self, prepared: list[_Asked], state: str) -> Reading:
+        ids, cuts = prompts.tokens(self._vocabulary, state, "state", MAX_STATE_TOKENS)
+        total = len(ids) + 2 * len(windows(len(ids))) + sum(len(asked.ids) for asked in prepared)
+        item = Item(range(len(prepared)), total, (ids, prepared))
+        return Reading([item], total, [(*cuts, *asked.cuts) for asked in prepared])
+
+    def run(self, items: Sequence[Item]) -> list[list[Floats]]:
+        return [self._answers(*item.payload) for item in items]
+
+    def _ask(self, question: Question) -> _Asked:
+        kind, about, criteria = _worded(question)
+        shown = render(kind, about, criteria)
+        lead = prompts.tokens(self._vocabulary, shown.instructions, "instructions", INSTRUCTION_TOKENS)
+        texts = [prompts.tokens(self._vocabulary, text, "options", OPTION_TOKENS) for text in shown.options]
+        # Options go in one fixed order of their own: the network does not care, but the last bits of a sum would.
+        order = list(range(len(texts)))
+        if kind == "choice":
+            order.sort(key=lambda i: texts[i].ids)
+        elif kind == "noul":
+            order = [1, 0]  # worded [no, yes], answered [true, false]
+        ids = [CLS, *lead.ids, SEP]
+        start = len(ids)
+        position, part, markers = list(range(start)), [0] * start, []
+        for number, text in enumerate((texts[i] for i in order) if kind == "choice" else texts, 1):
+            markers.append(len(ids))
+            ids += [MARK, *text.ids]
+            position += range(start, start + 1 + len(text.ids))
+            part += [number] * (1 + len(text.ids))
+        bucket = sum(len(texts) > edge for edge in self._edges)
+        return _Asked(
+            np.array(ids, np.int64),
+            np.array(position, np.int64),
+            np.array(part, np.int64),
+            np.array(markers, np.int64),
+            self._temperatures[kind][bucket],
+            order,
+            lead.cuts + prompts.joined([text.cuts for text in texts]),
+        )
+
+    def _answers(self, state: list[int], questions: list[_Asked]) -> list[Floats]:
+        cached = self._cache(state)
+        out: list[Floats] = []
+        for group in _groups(questions):
+            logits = self._question.run(["logits"], {**_packed(group, cached["key_0"].shape[-1]), **cached})[0]
+            ends = np.cumsum([len(asked.markers) for asked in group])[:-1]
+            out += [_weights(part, asked) for part, asked in zip(np.split(logits, ends), group, strict=True)]
+        return out
+
+    def _cache(self, state: list[int]) -> dict[str, Floats]:
+        """Keys and values of every layer for all windows of the state, side by side."""
+        found = []
+        for start, length in windows(len(state)):
+            ids = np.array([CLS, *state[start : start + length], SEP], np.int64)
+            feed = {"ids": ids, "position": np.arange(len(ids)), "segment": np.zeros(len(ids), np.int64)}
+            found.append(self._state.run(CACHED, feed))
+        if len(found) == 1:
+            return dict(zip(CACHED, found[0], strict=True))
+        axes = [3 if name.startswith("key") else 2 for name in CACHED]
+        joined = [np.concatenate(parts, axis) for parts, axis in zip(zip(*found, strict=True), axes, strict=True)]
+        return dict(zip(CACHED, joined, strict=True))
+
+
+def _groups(questions: list[_Asked]) -> Iterator[list[_Asked]]:
+    """Consecutive questions, about `_RUN_TOKENS` tokens at a time."""
+    group: list[_Asked] = []
+    size = 0
+    for asked in questions:
+        if group and size + len(asked.ids) > _RUN_TOKENS:
+            yield group
+            group, size = [], 0
+        group.append(asked)
+        size += len(asked.ids)
+    yield group
+
+
+def _packed(group: list[_Asked], state_tokens: int) -> dict[str, NDArray[Any]]:
+    """The graph's inputs for some questions: tokens back to back, and where each stands in its question."""
+    sizes = [len(asked.ids) for asked in group]
+    longest, starts = max(sizes), np.cumsum([0, *sizes])
+    grid = np.zeros((len(group), longest), np.int64)
+    cell = np.concatenate([i * longest + np.arange(size) for i, size in enumerate(sizes)])
+    bias = np.full((len(group), 1, longest, longest), _HIDDEN_FROM, np.float32)
+    for i, (asked, size) in enumerate(zip(group, sizes, strict=True)):
+        grid[i, :size] = np.arange(starts[i], starts[i] + size)
+        seen = (asked.part[:, None] == asked.part[None]) | (asked.part[None] == 0)
+        seen[np.ix_(asked.markers, asked.markers)] = True
+        bias[i, 0, :size, :size][seen] = 0
+    return {
+        "ids": np.concatenate([asked.ids for asked in group]),
+        "position": np.concatenate([asked.position for asked in group]),
+        "segment": np.ones(starts[-1], np.int64),
+        "grid": grid,
+        "cell": cell,
+        "markers": np.concatenate([asked.markers + start for asked, start in zip(group, starts, strict=False)]),
+        "lengths": np.array([state_tokens, longest], np.int64),
+        "bias": bias,
+    }
+
+
+def _weights(logits: Floats, asked: _Asked) -> Floats:
+    scaled = logits.astype(np.float64) / asked.temperature
+    weights = np.empty(len(scaled), np.float32)
+    weights[asked.order] = np.exp(scaled - scaled.max())
+    return weights
+
+
+def _check(folder: Path, digests: dict[str, str]) -> None:
+    for name, digest in digests.items():
+        if hashlib.sha256((folder / name).read_bytes()).hexdigest() != digest:
+            raise ModelError(f"the embedded model's file {name} is damaged: its SHA-256 is not the one on the card")
+
+
+def _session(path: Path, threads: int) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    # Threads that spin while they wait cost more than they gain on a shared machine.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def load(name: str, settings: Settings) -> Embedded:
+    """The embedded model, in 8 bits or, with --dtype float32, exactly."""
+    if name or settings.device not in ("auto", "cpu"):
+        raise ModelError("the embedded model has no other names or devices: leave --device at auto")
+    folder = Path(str(files("decided"))) / "weights"
+    if not (folder / "card.json").exists():
+        raise ModelError("this build of decided carries no weights")
+    return Embedded(folder, settings.dtype == "float32", settings.threads or physical_cores())

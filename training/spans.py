@@ -1,0 +1,67 @@
+"""Measures how large each input of a dense layer gets, so that export can even the inputs out before rounding them.
+
+A few channels of this encoder are twenty times larger than the rest. Rounded with one scale per token, they would push
+all others into a handful of levels; divided by a fixed factor per channel, which the weights take over, they do not.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from training.batches import Draw, Packer, Shape
+from training.data import HELD_OUT, TRAIN, Archive
+from training.network import LAYERS, Kernels, Network, load
+
+
+class Recorder(Kernels):
+    """Plain kernels that remember the largest magnitude of every channel they see."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(torch.device("cpu"), shape)
+        self.top: dict[str, Tensor] = {}
+        self.calls = 0
+        self.after = self._record
+
+    def note(self, name: str, x: Tensor) -> None:
+        used = x[self.slot["doc"] < self.slot["doc"][-1]].abs().amax(0)
+        self.top[name] = torch.maximum(self.top[name], used) if name in self.top else used
+
+    def _record(self, x: Tensor, y: Tensor, w: list[Tensor], rate: float, training: bool) -> Tensor:
+        f, layer, n = torch.nn.functional, f"layers.{self.calls % LAYERS}", (x.shape[-1],)
+        self.calls += 1
+        middle = f.layer_norm(x + f.linear(y, w[0], w[1]), n, w[2], w[3], 1e-12)
+        inner = f.gelu(f.linear(middle, w[4], w[5]))
+        for part, value in (("qkv", x), ("out", y), ("up", middle), ("down", inner)):
+            self.note(f"{layer}.{part}", value)
+        return f.layer_norm(middle + f.linear(inner, w[6], w[7]), n, w[8], w[9], 1e-12)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--weights", type=Path, required=True)
+    parser.add_argument("--archive", type=Path, required=True)
+    parser.add_argument("--rows", type=int, default=64)
+    parser.add_argument("--out", type=Path, required=True)
+    args = parser.parse_args()
+    archive, shape = Archive.load(args.archive), Shape.of(1024)
+    packer, recorder = Packer(archive, shape), Recorder(shape)
+    network = Network().eval()
+    network.load_arrays(load(args.weights))
+    rows = np.concatenate([archive.rows(TRAIN), archive.rows(HELD_OUT)])
+    rows = rows[packer.cost[rows] < 512]
+    chosen = np.random.default_rng(0).permutation(rows)[: args.rows]
+    with torch.no_grad():
+        for draws in packer.group([Draw(int(r), None) for r in chosen]):
+            network(recorder.load(packer.pack(draws)), recorder)
+    found: dict[str, Any] = {n: t.numpy() for n, t in recorder.top.items()}
+    np.savez(args.out, **found)
+
+
+if __name__ == "__main__":
+    main()
