@@ -1,6 +1,7 @@
 """Thirteen faults that servers of this protocol have shown, each provoked here over a real socket."""
 
 import json
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -269,3 +270,13 @@ def test_a_large_request_in_one_piece_is_not_taken_for_a_head(server: Server) ->
     replies = server.raw(request * 5 + health)
     assert replies.count(b"HTTP/1.1 200 OK") == 6
     assert b"HTTP/1.1 400" not in replies
+
+
+def test_what_was_asked_before_the_nonsense_is_answered_and_the_nonsense_refused(server: Server) -> None:
+    body = json.dumps({"state": "SLEEP=0.2", "questions": {"q": NOUL}}).encode()
+    good = b"POST /v1/systemone HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    bad = b"POST /v1/systemone HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nno chunk size\r\n"
+    for nonsense in (bad, b"no request line\r\n\r\n"):
+        replies = server.raw(good + nonsense)
+        assert re.findall(rb"HTTP/1\.1 (\d{3})", replies) == [b"200", b"400"]
+        assert replies.count(b"connection: close") == 1

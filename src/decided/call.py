@@ -37,13 +37,16 @@ class Call:
     The connection feeds it; a handler reads it. What arrives after the reply is dropped.
     """
 
-    __slots__ = ("_broken", "_parts", "_size", "_waiting", "ended", "headers", "invite_body", "last", "method", "path",
-                 "questions", "replied", "tokens")  # fmt: skip
+    __slots__ = ("_broken", "_parts", "_size", "_waiting", "ended", "headers", "invite_body", "last", "method", "old",
+                 "path", "questions", "replied", "tokens")  # fmt: skip
 
-    def __init__(self, method: str, path: str, headers: dict[bytes, bytes], last: bool = False) -> None:
+    def __init__(
+        self, method: str, path: str, headers: dict[bytes, bytes], old: bool = False, last: bool = False
+    ) -> None:
         self.method = method
         self.path = path
         self.headers = headers
+        self.old = old  # HTTP/1.0
         self.last = last  # the client wants no further call on this connection
         self.ended = False
         self.replied = False

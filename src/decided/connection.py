@@ -143,8 +143,9 @@ class Connection(asyncio.Protocol):
         self._in_head = False
         self._head_bytes = self._drained_bytes = 0
         parser = self._parser
-        last = parser.get_http_version() == "1.0" or not parser.should_keep_alive()
-        call = Call(parser.get_method().decode(), _path(self._url), self._headers, last)
+        old = parser.get_http_version() == "1.0"
+        last = old or not parser.should_keep_alive()
+        call = Call(parser.get_method().decode(), _path(self._url), self._headers, old, last)
         if self._headers.get(b"expect", b"").lower() == b"100-continue":
             call.invite_body = self._invite_body
         self._receiving = call
@@ -192,14 +193,14 @@ class Connection(asyncio.Protocol):
     def _after(self, call: Call) -> None:
         if self._transport.is_closing():
             return
-        if self._closing:
+        if self._waiting and not call.last:
+            self._next()
+        elif self._closing:
             # Closing on a client that still sends would reset the connection under the reply it has yet to read.
             if call.ended or self._broken is not None:
                 self._transport.close()
             else:
                 self._rest()
-        elif self._waiting:
-            self._next()
         elif self._broken is not None:
             self._refuse(self._broken)
         else:
@@ -251,7 +252,7 @@ class Connection(asyncio.Protocol):
         self._transport.write(head if call.method == "HEAD" else head + body)
 
     async def stream(self, call: Call, reply: Reply, request_id: bytes) -> None:
-        plain = self._parser.get_http_version() == "1.0"  # the end of the connection is the end of the body
+        plain = call.old  # HTTP/1.0 has no chunks: there, the end of the connection is the end of the body
         framing = b"\r\n" if plain else b"transfer-encoding: chunked\r\n\r\n"
         self._transport.write(self._head(call, reply, request_id, framing))
         async for part in reply.body:  # type: ignore[union-attr]
@@ -270,7 +271,7 @@ class Connection(asyncio.Protocol):
         head += (b"\r\nx-request-id: ", request_id, b"\r\nx-typesafe-request-id: ", request_id, b"\r\n")
         for name, value in reply.headers:
             head += (name, b": ", value, b"\r\n")
-        if self._closing:
+        if call.last or (self._closing and not self._waiting):
             head.append(b"connection: close\r\n")
         head.append(framing)
         return b"".join(head)
