@@ -8,6 +8,7 @@ import sys
 import venv
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import nan
 from pathlib import Path
 from tempfile import TemporaryFile
 from time import monotonic, sleep
@@ -58,15 +59,16 @@ class Server:
     process: "subprocess.Popen[bytes]"
     log: IO[bytes]
 
-    def cpu_seconds(self) -> float | None:
-        """CPU time of the process so far, all its threads; None where the system does not tell."""
-        total = 0
+    def cpu_times(self) -> tuple[float, float]:
+        """Seconds so far, over all threads: on the CPU, and ready but waiting for it. NaN where not known."""
+        ran = waited = 0
         try:
             for task in Path(f"/proc/{self.process.pid}/task").iterdir():
-                total += int((task / "schedstat").read_text().split()[0])
+                times = (task / "schedstat").read_text().split()
+                ran, waited = ran + int(times[0]), waited + int(times[1])
         except (OSError, ValueError, IndexError):
-            return None
-        return total / 1e9
+            return nan, nan
+        return ran / 1e9, waited / 1e9
 
     def stop(self) -> None:
         self.process.terminate()

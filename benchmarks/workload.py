@@ -33,10 +33,13 @@ QUESTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def small_body(spaced: bool = False) -> bytes:
-    """One state with three questions, about 800 bytes; `spaced` with blanks after commas and colons."""
-    request = {"state": STATE, "questions": QUESTIONS}
-    return json.dumps(request).encode() if spaced else _compact(request)
+BODIES = ("json", "text", "spaced")
+
+
+def small_body(kind: str = "json") -> bytes:
+    """One state with three questions, about 800 bytes: the state as JSON, as text, or JSON with blanks."""
+    request = {"state": STATE["body"] if kind == "text" else STATE, "questions": QUESTIONS}
+    return json.dumps(request).encode() if kind == "spaced" else _compact(request)
 
 
 def big_body(states: int, questions: int) -> bytes:

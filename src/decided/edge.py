@@ -5,9 +5,9 @@ It stands outside the routes so that no reply, not even a 500, leaves without it
 
 import asyncio
 import logging
+import random
 import re
 import time
-from os import urandom
 
 from decided.app import App
 from decided.call import Call, Line, Reply
@@ -20,6 +20,7 @@ log = logging.getLogger("decided")
 
 CLIENT_CLOSED = 499  # the usual number, in logs and metrics, for a client that left; it is never sent
 CLIENT_LEFT = "the client left"  # the message with which the connection cancels what nobody waits for
+_ids = random.Random()  # noqa: S311 - an id is no secret, and asking the system for each would switch threads
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,%d}" % MAX_REQUEST_ID_CHARACTERS)
 
 
@@ -92,4 +93,4 @@ def _refusal(error: DecidedError) -> Reply:
 
 def chosen_id(given: bytes) -> bytes:
     """The client's request id if it is one, else a new one."""
-    return given if _REQUEST_ID.fullmatch(given) else urandom(16).hex().encode()
+    return given if _REQUEST_ID.fullmatch(given) else b"%032x" % _ids.getrandbits(128)

@@ -85,7 +85,8 @@ class Worker:
         self._listener = on_batch
         self._on_batch: Callable[[BatchReport], None] = lambda report: None  # the warm-up is nobody's business
         self._jobs: set[Job] = set()
-        self._reader_inbox: SimpleQueue[Job | None] = SimpleQueue()
+        self._arrived: list[Job] = []
+        self._reader_inbox: SimpleQueue[list[Job] | None] = SimpleQueue()
         self._runner_inbox: SimpleQueue[tuple[Job, int, Reading] | None] = SimpleQueue()
         self._batch_began: float | None = None
         self._dead = False
@@ -111,12 +112,19 @@ class Worker:
             return []
         job = Job(states, questions, self._loop.create_future())
         self._jobs.add(job)
-        self._reader_inbox.put(job)
+        if not self._arrived:
+            self._loop.call_soon(self._hand_over)
+        self._arrived.append(job)
         try:
             return await job.future  # type: ignore[no-any-return]
         finally:
             job.abandon()
             self._jobs.discard(job)
+
+    def _hand_over(self) -> None:
+        """All that arrived in one turn of the loop: the reader is woken once for them, not once for each."""
+        self._reader_inbox.put(self._arrived)
+        self._arrived = []
 
     async def check(self) -> None:
         if self._dead:
@@ -139,12 +147,13 @@ class Worker:
     def _read_forever(self) -> None:
         turns: deque[Job] = deque()  # one state each, in turn
         while True:
-            for job in _drain(self._reader_inbox, block=not turns):
-                if job is None:
+            for jobs in _drain(self._reader_inbox, block=not turns):
+                if jobs is None:
                     return
-                if not job.has_turn:
-                    job.has_turn = True
-                    turns.append(job)
+                for job in jobs:
+                    if not job.has_turn:
+                        job.has_turn = True
+                        turns.append(job)
             job = turns.popleft()
             job.has_turn = self._may_read(job) and self._read(job) and self._may_read(job)
             if job.has_turn:
@@ -196,7 +205,7 @@ class Worker:
             job.begun += len(item.questions)
             job.cost_begun += item.cost
             if job.unread < len(job.states):
-                self._reader_inbox.put(job)  # there is room to read on
+                self._reader_inbox.put([job])  # there is room to read on
         finished = self._settle(batch)
         self._batch_began = None
         self._on_loop(self._deliver, finished, BatchReport(questions, cost / budget, waits))
