@@ -89,7 +89,6 @@ def load(name: str, settings: Settings) -> RemoteEngine | FakeModel:
     return ColdModel()
 
 
-KINDS |= dict.fromkeys(("fake-remote", "odd", "picky", "cold"), "tests.spec.engines")
-
 if __name__ == "__main__":
+    KINDS |= dict.fromkeys(("fake-remote", "odd", "picky", "cold"), "tests.spec.engines")
     sys.exit(main())

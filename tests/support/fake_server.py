@@ -5,7 +5,6 @@ import sys
 from decided.cli import main
 from decided.engine import KINDS
 
-KINDS["fake"] = "tests.support.fake_model"
-
 if __name__ == "__main__":
+    KINDS["fake"] = "tests.support.fake_model"
     sys.exit(main())
