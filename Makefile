@@ -2,32 +2,42 @@
 PYTHON ?= python3
 BIN := .venv/bin
 UV := 0.13.7
+INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python
 
 .PHONY: install serve test check lock clean
 
 install: .venv/installed
 
-.venv/installed: requirements.lock pyproject.toml
+.venv/installed: requirements-runtime.lock requirements-build.lock pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV)
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --requirement requirements.lock
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	$(INSTALL) --require-hashes --requirement requirements-runtime.lock
+	$(INSTALL) --require-hashes --requirement requirements-build.lock
+	$(INSTALL) --no-deps --no-build-isolation --editable .
+	touch $@
+
+.venv/installed-dev: .venv/installed requirements.lock
+	$(INSTALL) --require-hashes --requirement requirements.lock
 	touch $@
 
 serve: install
 	$(BIN)/decided serve
 
-test: install
+test: .venv/installed-dev
 	$(BIN)/python -m pytest
 
-check: install
+check: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-lock: install ## pin the newest releases that pyproject.toml admits 
+lock: install  ## pin the newest releases that pyproject.toml admits
 	$(BIN)/uv pip compile --universal --generate-hashes --no-header --no-annotate --upgrade --python-version 3.11 \
 		--group dev pyproject.toml --output-file requirements.lock
+	$(BIN)/uv pip compile --universal --generate-hashes --no-header --no-annotate --python-version 3.11 \
+		--constraint requirements.lock pyproject.toml --output-file requirements-runtime.lock
+	$(BIN)/uv pip compile --universal --generate-hashes --no-header --no-annotate --python-version 3.11 \
+		--constraint requirements.lock --group build --output-file requirements-build.lock
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis

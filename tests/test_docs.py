@@ -34,9 +34,10 @@ ROOT = Path(__file__).parents[1]
 README, API, SETTINGS, BEHAVIOUR = (
     ROOT / name for name in ("README.md", "docs/api.md", "docs/settings.md", "docs/behaviour.md")
 )
-PAGES = [README, ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [README, ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 ADDRESS = f"http://127.0.0.1:{Settings().port}"
 ANSWER = "json answer"
+CALIBRATE_FLAGS = {"--out", "--plot", "--limit"}
 ANSWER_WIDTH = 110
 
 # Constant of the code -> its row in the table of limits.
@@ -136,7 +137,7 @@ def test_setting(item: Field[Any]) -> None:
 def test_no_setting_is_named_that_does_not_exist() -> None:
     text = "\n".join(page.read_text() for page in PAGES)
     flags = {flag(item) for item in all_settings() if not item.metadata["secret"]}
-    assert set(re.findall(r"`(--[a-z][a-z-]+)", text)) <= flags | {"--help"}
+    assert set(re.findall(r"`(--[a-z][a-z-]+)", text)) <= flags | {"--help"} | CALIBRATE_FLAGS
     assert set(re.findall(r"\bSERVICE_[A-Z_]*[A-Z]", text)) == {variable(item) for item in all_settings()}
 
 
@@ -250,7 +251,7 @@ def test_links_and_names_resolve(page: Path) -> None:
         linked = page.parent / name if name else page
         assert linked.exists(), f"{page.name} links to {target}"
         assert not anchor or anchor in anchors(linked), f"{page.name} links to {target}"
-    for path in re.findall(r"`((?:tests|docs|benchmarks|training|src)/[^`]*)`", text):
+    for path in re.findall(r"`((?:tests|docs|benchmarks|training|src|deploy)/[^`]*)`", text):
         assert (ROOT / path).exists(), f"{page.name} names {path}"
     for goal in re.findall(r"\bmake ([a-z]+)[`\n]", page.read_text()):
         assert re.search(rf"^{goal}:", (ROOT / "Makefile").read_text(), re.MULTILINE), f"{page.name} names make {goal}"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.server import Reply, Server, running_server
+from tests.support.server import Reply, Server, running_server, start
 
 NOUL = {"type": "noul", "instructions": "Is it so?"}
 
@@ -280,3 +280,14 @@ def test_what_was_asked_before_the_nonsense_is_answered_and_the_nonsense_refused
         replies = server.raw(good + nonsense)
         assert re.findall(rb"HTTP/1\.1 (\d{3})", replies) == [b"200", b"400"]
         assert replies.count(b"connection: close") == 1
+
+
+def test_sigterm_while_the_model_loads_ends_the_process_at_once() -> None:
+    server = start("--model", "fake:slow")
+    try:
+        until(lambda: "loading" in server.log())
+        assert server.stop(timeout=10) == 0
+    finally:
+        server.process.kill()
+        server.process.wait()
+        server.log_path.unlink()

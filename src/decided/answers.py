@@ -7,8 +7,6 @@ numbers that are sent, so an answer never contradicts its own probabilities.
 import math
 from collections.abc import Sequence
 from functools import cache
-from itertools import count
-from operator import mul
 
 from decided.contract import Answer, Choice, ChoiceAnswer, Noul, NoulAnswer, Question, ScoreAnswer
 from decided.errors import InferenceFailed
@@ -16,18 +14,19 @@ from decided.errors import InferenceFailed
 
 def answer(question: Question, weights: Sequence[float], truncated: bool = False) -> Answer:
     """The typed answer to a question, from what an engine gave for its options, in their order."""
+    if isinstance(question, Noul):
+        yes, no = normalised(weights, 2)
+        return NoulAnswer(yes, {"true": yes, "false": no}, abs(2 * yes - 1), truncated)
     keys = question.keys()
     shares = normalised(weights, len(keys))
     probabilities = dict(zip(keys, shares, strict=True))
-    if isinstance(question, Noul):
-        return NoulAnswer(shares[0], probabilities, abs(2 * shares[0] - 1), truncated)
     top = max(shares)
     best = shares.index(top)
     if isinstance(question, Choice):
-        return ChoiceAnswer(keys[best], probabilities, peak_confidence(top, len(shares)), truncated)
-    score = min(sum(map(mul, shares, count())), len(shares) - 1.0)
+        return ChoiceAnswer(keys[best], probabilities, peak_confidence(top, len(keys)), truncated)
+    score, confidence = expectation(shares, best)
     legend = dict(zip(keys, question.criteria, strict=True))
-    return ScoreAnswer(score, best, legend, probabilities, level_confidence(shares, best), truncated)
+    return ScoreAnswer(score, best, legend, probabilities, confidence, truncated)
 
 
 def is_distribution(weights: Sequence[float]) -> bool:
@@ -41,6 +40,8 @@ def normalised(weights: Sequence[float], options: int) -> list[float]:
     total = math.fsum(values)
     if len(values) != options or not 0 < total < math.inf or min(values) < 0:
         raise InferenceFailed(f"the model gave no distribution over {options} options")
+    if abs(total - 1) < 1e-12:  # shares already, from another server of this protocol: no digit of them changes
+        return list(values)
     return [value / total for value in values]
 
 
@@ -49,14 +50,16 @@ def peak_confidence(top: float, options: int) -> float:
     return 1.0 if options == 1 else max(0.0, (top - 1 / options) / (1 - 1 / options))
 
 
-def level_confidence(shares: Sequence[float], level: int) -> float:
-    """How tightly the probabilities gather around the most likely level: near misses cost less than far ones."""
+def expectation(shares: Sequence[float], level: int) -> tuple[float, float]:
+    """The expected level, and how tightly the probabilities gather around the most likely one: a confidence in which
+    near misses cost less than far ones."""
     if len(shares) == 1:
-        return 1.0
-    spread = 0.0
+        return 0.0, 1.0
+    score = spread = 0.0
     for index, share in enumerate(shares):
+        score += index * share
         spread += share * abs(index - level)
-    return max(0.0, 1 - spread / _uniform_spread(len(shares)))
+    return min(score, len(shares) - 1.0), max(0.0, 1 - spread / _uniform_spread(len(shares)))
 
 
 @cache

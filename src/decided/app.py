@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
 
 from decided import bodies, metrics
 from decided.call import Call, Reply
@@ -17,7 +16,7 @@ from decided.contract import (
 from decided.errors import BodyTooLarge, MethodNotAllowed, NotFound
 from decided.keys import Keys
 from decided.openapi import document
-from decided.reading import read_batch, read_object, read_request
+from decided.reading import read_batch, read_request
 from decided.service import Outcome, Service
 from decided.version import VERSION
 
@@ -67,7 +66,7 @@ class App:
         first = await anext(parts)
         return Reply(200, first if len(first) < _PART_BYTES else _chain(first, parts))
 
-    async def _decide(self, call: Call, read: Callable[[dict[str, Any], int], Request]) -> Outcome:
+    async def _decide(self, call: Call, read: Callable[[bytes, int], Request]) -> Outcome:
         self._keys.check(call.headers.get(b"authorization"))
 
         async def read_body() -> Request:
@@ -77,7 +76,7 @@ class App:
             received = await call.body(self._max_body_bytes)
             bodies.check_encoding(call.headers.get(b"content-type", b""), encoding)
             body = bodies.decode(received, encoding, self._max_body_bytes)
-            return read(read_object(body), self._service.engine.card.max_options)
+            return read(body, self._service.engine.card.max_options)
 
         outcome = await self._service.decide(read_body)
         call.questions = len(outcome.questions) * len(outcome.verdicts)
@@ -101,7 +100,8 @@ class App:
 
     async def _models(self, call: Call) -> Reply:
         card = self._service.engine.card
-        return _json(ModelList([ModelEntry(card.name, card.description, card.release_date, card.kind)]))
+        entry = ModelEntry(card.name, self._service.description, card.release_date, card.kind)
+        return _json(ModelList([entry]))
 
     async def _health(self, call: Call) -> Reply:
         engine, in_flight = self._service.engine, self._service.in_flight

@@ -15,6 +15,7 @@ DecidedError                     500  internal server error
 
 StartError                            the process ends before it listens
 ├── SettingsError             exit 2  a setting is out of range
+├── InputError                exit 2  a file that a command was given cannot be used
 ├── ModelError                exit 3  the model cannot be loaded
 └── BindError                 exit 4  the address cannot be listened on
 """
@@ -110,6 +111,10 @@ class StartError(Exception):
 
 
 class SettingsError(StartError):
+    exit_code = 2
+
+
+class InputError(StartError):
     exit_code = 2
 
 

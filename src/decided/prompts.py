@@ -6,7 +6,7 @@ Nothing is ever cut silently: whatever is shortened comes with a `Cut` that says
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from decided.contract import Option, Question, compact
+from decided.contract import Noul, Option, Question, Score, compact
 from decided.engine import Cut
 
 _MAX_CHARACTERS_PER_TOKEN = 16
@@ -64,3 +64,33 @@ def joined(cuts: Sequence[tuple[Cut, ...]]) -> tuple[Cut, ...]:
         return tuple(found)
     kept, given = sum(cut.kept for cut in found), sum(cut.given for cut in found)
     return (Cut(found[0].part, kept, given, any(cut.estimated for cut in found)),)
+
+
+_TASK = (
+    "You read a text and answer one question about it. The options have letters. Answer with the letter of the option "
+    "that fits best, and with nothing else."
+)
+
+
+def lettered(state: str, question: Question, letters: str, order: Sequence[int]) -> list[dict[str, str]]:
+    """A question for a language model that answers with a letter: the chat messages, options in the order given.
+
+    The state comes before the question, so that all questions about it begin with the same tokens and an engine with a
+    prefix cache reads it once.
+    """
+    options = question.options()
+    lines = [
+        f"{letter}. {_lettered_option(question, options[number])}"
+        for letter, number in zip(letters, order, strict=False)
+    ]
+    asked = instructions(question) or "Which option fits the text best?"
+    user = f"Text:\n{state}\n\nQuestion: {asked}\nOptions:\n" + "\n".join(lines) + "\nAnswer with one letter."
+    return [{"role": "system", "content": _TASK}, {"role": "user", "content": user}]
+
+
+def _lettered_option(question: Question, option: Option) -> str:
+    if isinstance(question, Score):
+        return option.description or option.key
+    if isinstance(question, Noul):
+        option = Option("yes" if option.key == "true" else "no", option.description)
+    return option_text(option)

@@ -31,6 +31,13 @@ _TYPES: dict[str, type[Question]] = {"choice": Choice, "score": Score, "noul": N
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 
 
+class _Asked(msgspec.Struct):
+    questions: dict[str, Question]
+
+
+_decode_asked: Callable[[bytes], _Asked] = msgspec.json.Decoder(_Asked).decode
+
+
 def read_object(body: bytes) -> dict[str, Any]:
     """The body as a JSON object, or 400."""
     try:
@@ -57,23 +64,25 @@ def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> None:
         seen.add(key)
 
 
-def read_request(body: dict[str, Any], max_options: int) -> Request:
-    """A single-state request, or 422."""
-    if "state" not in body:
+def read_request(body: bytes, max_options: int) -> Request:
+    """A single-state request, or 400, or 422."""
+    fields = read_object(body)
+    if "state" not in fields:
         raise Invalid("the field 'state' is missing")
-    state = _read_state(body["state"], "state")
-    return Request([state], _read_questions(body, max_options))
+    state = _read_state(fields["state"], "state")
+    return Request([state], _read_questions(body, fields, max_options))
 
 
-def read_batch(body: dict[str, Any], max_options: int) -> Request:
-    """A batch request, or 422."""
-    states = body.get("states")
+def read_batch(body: bytes, max_options: int) -> Request:
+    """A batch request, or 400, or 422."""
+    fields = read_object(body)
+    states = fields.get("states")
     if not isinstance(states, list):
-        raise Invalid("the field 'states' must be an array" if "states" in body else "the field 'states' is missing")
+        raise Invalid("the field 'states' must be an array" if "states" in fields else "the field 'states' is missing")
     if len(states) > MAX_STATES:
         raise Invalid(f"too many states: {len(states)}, at most {MAX_STATES}")
     rendered = [_read_state(state, f"states[{index}]") for index, state in enumerate(states)]
-    return Request(rendered, _read_questions(body, max_options))
+    return Request(rendered, _read_questions(body, fields, max_options))
 
 
 def _read_state(state: object, where: str) -> str:
@@ -83,48 +92,64 @@ def _read_state(state: object, where: str) -> str:
     return text
 
 
-def _read_questions(body: dict[str, Any], max_options: int) -> dict[str, Question]:
-    _refuse_unserved_parts(body)
-    questions = body.get("questions")
+def _read_questions(body: bytes, fields: dict[str, Any], max_options: int) -> dict[str, Question]:
+    _refuse_unserved_parts(fields)
+    questions = fields.get("questions")
     if not isinstance(questions, dict):
-        found = "must be an object" if "questions" in body else "is missing"
+        found = "must be an object" if "questions" in fields else "is missing"
         raise Invalid(f"the field 'questions' {found}")
     if not questions:
         raise Invalid("the field 'questions' must hold at least one question")
     if len(questions) > MAX_QUESTIONS:
         raise Invalid(f"too many questions: {len(questions)}, at most {MAX_QUESTIONS}")
-    return {name: _read_question(name, question, max_options) for name, question in questions.items()}
-
-
-def _read_question(name: str, value: object, max_options: int) -> Question:
     try:
-        return _typed_question(value, max_options)
-    except (msgspec.ValidationError, Invalid) as error:
-        raise Invalid(f"question {quoted(name)}: {error}") from None
+        typed = _decode_asked(body).questions
+    except msgspec.ValidationError:  # one of them is wrong: look at each alone, to name it
+        typed = {name: _read_alone(name, value, max_options) for name, value in questions.items()}
+    for name, question in typed.items():
+        _check(name, question, questions[name], max_options)
+    return typed
 
 
-def _typed_question(value: object, max_options: int) -> Question:
+def _read_alone(name: str, value: object, max_options: int) -> Question:
     if not isinstance(value, dict):
-        raise Invalid("must be an object")
+        raise _refused(name, "must be an object")
     kind = value.get("type")
     if not isinstance(kind, str) or kind not in _TYPES:
         served = "'choice', 'score' and 'noul'"
-        raise Invalid(f"this service answers questions of type {served}, not {quoted(str(kind))}")
-    _refuse_unserved_parts(value)
+        raise _refused(name, f"this service answers questions of type {served}, not {quoted(str(kind))}")
     criteria = value.get("criteria")
     if isinstance(criteria, dict | list) and len(criteria) > max_options:
-        raise Invalid(f"too many options: {len(criteria)}, at most {max_options}")
-    question: Question = msgspec.convert(value, _TYPES[kind])
-    if isinstance(question, Noul) and not question.instructions and not _described(question.criteria):
-        raise Invalid("a noul needs instructions, or criteria that describe 'true' or 'false'")
+        raise _refused(name, f"too many options: {len(criteria)}, at most {max_options}")
+    try:
+        question: Question = msgspec.convert(value, _TYPES[kind])
+    except msgspec.ValidationError as error:
+        raise _refused(name, str(error)) from None
     return question
 
 
+def _check(name: str, question: Question, value: dict[str, Any], max_options: int) -> None:
+    """What the types cannot say."""
+    if not UNSERVED_PARTS.isdisjoint(value):
+        try:
+            _refuse_unserved_parts(value)
+        except Invalid as error:
+            raise _refused(name, str(error)) from None
+    if isinstance(question, Noul):
+        if not question.instructions and not _described(question.criteria):
+            raise _refused(name, "a noul needs instructions, or criteria that describe 'true' or 'false'")
+    elif len(question.criteria) > max_options:
+        raise _refused(name, f"too many options: {len(question.criteria)}, at most {max_options}")
+
+
+def _refused(name: str, reason: str) -> Invalid:
+    return Invalid(f"question {quoted(name)}: {reason}")
+
+
 def _refuse_unserved_parts(fields: dict[str, Any]) -> None:
-    if not UNSERVED_PARTS.isdisjoint(fields):
-        for part in UNSERVED_PARTS:
-            if fields.get(part):
-                raise Invalid(f"this service reads text and JSON only: it cannot honour '{part}'")
+    for part in UNSERVED_PARTS.intersection(fields):
+        if fields[part]:
+            raise Invalid(f"this service reads text and JSON only: it cannot honour '{part}'")
 
 
 def _described(outcomes: Outcomes | None) -> bool:

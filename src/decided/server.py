@@ -5,6 +5,7 @@ import gc
 import logging
 import signal
 import socket
+import sys
 import time
 
 from decided import engine as engines
@@ -26,12 +27,16 @@ log = logging.getLogger("decided")
 
 async def serve(settings: Settings) -> None:
     """Serve until told to stop. Raises StartError if the service cannot start."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # nothing is in flight yet; and process 1 has no default
     keys = Keys(settings)
     metrics = Metrics()
     began = time.perf_counter()
-    engine = await _started_engine(settings, metrics)
+    engine = await started_engine(settings, metrics)
     load_seconds = time.perf_counter() - began
-    service = Service(engine, metrics, settings.max_in_flight, settings.request_timeout_s)
+    temperatures = settings.temperature
+    if temperatures.model not in ("", engine.card.name):
+        log.warning("--temperature was fitted for the model %s, not for %s", temperatures.model, engine.card.name)
+    service = Service(engine, metrics, settings.max_in_flight, settings.request_timeout_s, temperatures)
     metrics.loaded(VERSION, engine.card.name, load_seconds, lambda: service.in_flight, engine.queue_depth)
     request_log = RequestLog(
         settings.log_format, settings.log_level in ("debug", "info"), asyncio.get_running_loop().call_later
@@ -57,7 +62,8 @@ async def serve(settings: Settings) -> None:
     log.info("stopped")
 
 
-async def _started_engine(settings: Settings, metrics: Metrics) -> Engine:
+async def started_engine(settings: Settings, metrics: Metrics) -> Engine:
+    """The engine that the settings name, warmed up."""
     loaded = engines.load(settings)
     stall_after_s = max(10.0, 2 * settings.request_timeout_s)
     engine = Worker(loaded, stall_after_s, metrics.batch) if is_model(loaded) else loaded

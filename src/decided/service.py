@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from decided.answers import answer
+from decided.calibration import Temperatures
 from decided.contract import Answer, Question, Request, SingleResponse, Usage
 from decided.engine import Cut, Engine, Verdict
 from decided.errors import AtCapacity, TimedOut
@@ -25,8 +26,20 @@ class Outcome(NamedTuple):
 class Service:
     """Admits requests up to a limit, decides them within a time limit, and words the answers."""
 
-    def __init__(self, engine: Engine, metrics: Metrics, max_in_flight: int, request_timeout_s: float) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        metrics: Metrics,
+        max_in_flight: int,
+        request_timeout_s: float,
+        temperatures: Temperatures | None = None,
+    ) -> None:
         self.engine = engine
+        self.description = engine.card.description
+        self._temperatures = None  # the usual case, which must not cost anything
+        if temperatures is not None and not temperatures.change_nothing:
+            self._temperatures = temperatures
+            self.description += f" {temperatures.in_words()}"
         self.metrics = metrics
         self.in_flight = 0
         self._max_in_flight = max_in_flight
@@ -66,14 +79,17 @@ class Service:
     def response(self, questions: dict[str, Question], verdict: Verdict) -> SingleResponse:
         usage = Usage(verdict.input_tokens, verdict.output_tokens)
         model = self.engine.card.name
+        given: Sequence[Sequence[float]] = verdict.weights
+        if self._temperatures is not None:
+            given = self._temperatures.apply(questions.values(), given)
         if not any(verdict.cuts):
             answers: dict[str, Answer] = {
                 name: answer(question, weights)
-                for (name, question), weights in zip(questions.items(), verdict.weights, strict=True)
+                for (name, question), weights in zip(questions.items(), given, strict=True)
             }
             return SingleResponse(model, answers, usage)
         answers, warnings = {}, []
-        for (name, question), weights, cuts in zip(questions.items(), verdict.weights, verdict.cuts, strict=True):
+        for (name, question), weights, cuts in zip(questions.items(), given, verdict.cuts, strict=True):
             answers[name] = answer(question, weights, truncated=bool(cuts))
             if cuts:
                 warnings.append(_warning(name, cuts))

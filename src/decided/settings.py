@@ -4,12 +4,14 @@ Each field is a flag `--its-name` and an environment variable `SERVICE_ITS_NAME`
 exception: a key on a command line is a key in every process list, so those are environment variables alone.
 """
 
+import ipaddress
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from decided.calibration import Temperatures, read_temperatures
 from decided.errors import SettingsError
 
 PREFIX = "SERVICE_"
@@ -95,7 +97,20 @@ class Settings:
         _one_of("debug", "info", "warning", "error"),
     )
     log_format: str = _setting("text", "text for people, json for machines", _one_of("text", "json"))
+    temperature: Temperatures = _setting(
+        Temperatures(),
+        "how much probabilities are softened (above 1) or sharpened: a number, such as choice=1.2,noul=0.9, "
+        "or a file that `decided calibrate` wrote",
+        read_temperatures,
+    )
     remote_url: str | None = _setting(None, "address of the remote engine, for models served by one", _text)
+    remote_concurrency: int = _setting(64, "calls to the remote engine at a time", _whole(1, 10_000))
+    rotations: int = _setting(
+        1, "orders of the options to average over where the top two are close, with a language model", _whole(1, 26)
+    )
+    remote_api_key: str | None = _setting(
+        None, "the key that the remote engine asks for; sent to its address alone", _key, secret=True
+    )
     api_key: str | None = _setting(
         None, "the one key that the two POST endpoints ask for, taken literally", _key, secret=True
     )
@@ -105,7 +120,14 @@ class Settings:
 
     @property
     def open_to_the_network(self) -> bool:
-        return self.host not in ("127.0.0.1", "::1", "localhost") and not (self.api_key or self.api_key_file)
+        return not _is_loopback(self.host) and not (self.api_key or self.api_key_file)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def flag(item: Field[Any]) -> str:

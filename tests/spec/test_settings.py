@@ -25,6 +25,7 @@ GOOD = {
     "small-batch": "8",
     "log-level": "info",
     "log-format": "json",
+    "temperature": "choice=1.2,noul=0.9",
     "remote-url": "http://127.0.0.1:9/v1",
 }
 BAD = {
@@ -40,6 +41,7 @@ BAD = {
     "small-batch": ["0", "-1", "some"],
     "log-level": ["loud", ""],
     "log-format": ["xml", ""],
+    "temperature": ["", " ", "0", "-1", "nan", "inf", "warm", "choice=", "choice=0", "mood=1", "noul=1,noul=2", "1,2"],
     "remote-url": [""],
 }
 

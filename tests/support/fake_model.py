@@ -10,6 +10,7 @@ DIE           the thread that runs it ends
 
 import os
 import re
+import sys
 import time
 import zlib
 from collections.abc import Sequence
@@ -71,4 +72,7 @@ def _weights(state: str, question: Any) -> list[list[float]]:
 def load(name: str, settings: Settings) -> FakeModel:
     if name == "broken":
         raise OSError("no such weights")
+    if name == "slow":
+        print("loading", file=sys.stderr, flush=True)
+        time.sleep(30)
     return FakeModel()

@@ -1,0 +1,87 @@
+"""Labelled questions: lines of JSON, each a state with one question or several, and the answers that are right."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from decided.contract import Choice, Noul, Question, encode
+from decided.errors import DecidedError, Invalid
+from decided.reading import quoted, read_object, read_request
+
+_ALONE = "question"
+
+
+class Line(NamedTuple):
+    """One line of the input that is not empty, and its number in it."""
+
+    number: int
+    text: bytes
+
+
+class LabelledRow(NamedTuple):
+    """A state and its questions, and for each question the number of the option that is right."""
+
+    line: int
+    state: str
+    questions: Sequence[Question]
+    right: Sequence[int]
+
+
+class BadLine(Exception):
+    """A line that cannot be used. The message says which, and why."""
+
+    def __init__(self, line: int, reason: object) -> None:
+        super().__init__(f"line {line}: {reason}")
+
+
+def lines(content: bytes, limit: int | None = None) -> list[Line]:
+    """The lines that are not empty; the first `limit` of them."""
+    found = (Line(number, text) for number, text in enumerate(content.split(b"\n"), start=1) if text.strip())
+    return [line for _, line in zip(range(limit), found, strict=False)] if limit is not None else list(found)
+
+
+def read_row(line: Line, max_options: int) -> LabelledRow:
+    """The labelled questions of a line, checked as the server checks a request; or BadLine."""
+    try:
+        body = _in_plural(read_object(line.text.strip()))
+        request = read_request(encode(body), max_options)
+        right = _right(request.questions, body.get("answers"))
+    except DecidedError as error:
+        raise BadLine(line.number, str(error).replace("the body", "the line", 1)) from None
+    return LabelledRow(line.number, request.states[0], list(request.questions.values()), right)
+
+
+def _in_plural(row: dict[str, Any]) -> dict[str, Any]:
+    """One question and its answer, as a set of one."""
+    if "question" not in row:
+        return row
+    if "questions" in row or "answers" in row:
+        raise Invalid("'question' goes with 'answer', 'questions' with 'answers': not both")
+    if "answer" not in row:
+        raise Invalid("the field 'answer' is missing")
+    return {**row, "questions": {_ALONE: row["question"]}, "answers": {_ALONE: row["answer"]}}
+
+
+def _right(questions: dict[str, Question], answers: object) -> list[int]:
+    if not isinstance(answers, dict):
+        raise Invalid("the field 'answers' must be an object with an answer for each question")
+    if strangers := answers.keys() - questions.keys():
+        raise Invalid(f"an answer to no question: {quoted(min(strangers))}")
+    if missing := questions.keys() - answers.keys():
+        raise Invalid(f"question {quoted(min(missing))}: no answer")
+    return [_number_of(name, question, answers[name]) for name, question in questions.items()]
+
+
+def _number_of(name: str, question: Question, answer: object) -> int:
+    """Which option an answer names."""
+    if isinstance(question, Noul):
+        if not isinstance(answer, bool):
+            raise Invalid(f"question {quoted(name)}: the answer to a noul is true or false")
+        return 0 if answer else 1
+    if isinstance(question, Choice):
+        if not isinstance(answer, str) or answer not in question.criteria:
+            raise Invalid(f"question {quoted(name)}: the answer must be one of the options, not {quoted(str(answer))}")
+        return question.keys().index(answer)
+    if not isinstance(answer, int) or isinstance(answer, bool) or not 0 <= answer < len(question.criteria):
+        highest = len(question.criteria) - 1
+        raise Invalid(f"question {quoted(name)}: the answer must be a level, a whole number from 0 to {highest}")
+    return answer

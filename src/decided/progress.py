@@ -1,0 +1,56 @@
+"""A line on the terminal that says how far a long piece of work has come. Where nobody watches, it says nothing."""
+
+from collections.abc import Callable
+from typing import TextIO
+
+_WIDTH = 24
+_EVERY_S = 0.1
+
+
+class Progress:
+    """How many of how many, how fast, and how long it will still take."""
+
+    def __init__(self, total: int, unit: str, stream: TextIO, clock: Callable[[], float]) -> None:
+        self._total = total
+        self._unit = unit
+        self._stream = stream
+        self._clock = clock
+        self._watched = stream.isatty()
+        self._began = clock()
+        self._shown = -_EVERY_S
+        self._done = 0
+
+    def advance(self) -> None:
+        self._done += 1
+        elapsed = self._clock() - self._began
+        if self._watched and (elapsed - self._shown >= _EVERY_S or self._done == self._total):
+            self._shown = elapsed
+            self._write(f"\r{bar(self._done, self._total, elapsed, self._unit)}\x1b[K")
+
+    def say(self, message: str) -> None:
+        """A message on a line of its own, above the bar."""
+        self._write(f"\r\x1b[K{message}\n" if self._watched else f"{message}\n")
+        self._shown = -_EVERY_S
+
+    def close(self) -> None:
+        if self._watched:
+            self._write("\r\x1b[K")
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
+
+
+def bar(done: int, total: int, elapsed_s: float, unit: str) -> str:
+    filled = _WIDTH * done // max(total, 1)
+    drawn = "#" * filled + "." * (_WIDTH - filled)
+    rate = done / elapsed_s if elapsed_s > 0 else 0.0
+    left = clock_time((total - done) / rate) if rate else "?"
+    return f"[{drawn}] {done}/{total} {unit}  {rate:.1f}/s  {left} left"
+
+
+def clock_time(seconds: float) -> str:
+    """1:02:03, or 2:03."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
