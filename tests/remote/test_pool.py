@@ -130,3 +130,18 @@ def test_nobody_there() -> None:
             await Pool("http://127.0.0.1:9").call(REQUEST, 5)
 
     asyncio.run(main())
+
+
+def test_a_busy_connection_is_replaced_when_it_is_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    origin = Origin(*[PLAIN] * 4)
+
+    async def scenario(pool: Pool) -> None:
+        for _ in range(2):
+            await pool.call(REQUEST, 5)
+        assert origin.connections == 1
+        monkeypatch.setattr("decided.engines.pool._MAX_AGE_S", 0.0)
+        for _ in range(2):
+            await pool.call(REQUEST, 5)
+        assert origin.connections == 2
+
+    ask(origin, scenario)

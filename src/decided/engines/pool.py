@@ -16,6 +16,8 @@ MAX_REPLY_BYTES = 4 * 2**20
 _MAX_HEAD_BYTES = 64 * 2**10
 _CONNECT_S = 5.0
 _KEEP_ALIVE_S = 30.0
+_MAX_AGE_S = 300.0
+"""However busy, a connection is replaced at this age: behind one address there may be engines that came later."""
 
 
 class Unreachable(Exception):
@@ -52,8 +54,9 @@ class Pool:
             except BaseException:
                 connection.abort()
                 raise
-        if connection.reusable:
-            connection.idle_since = asyncio.get_running_loop().time()
+        now = asyncio.get_running_loop().time()
+        if connection.reusable and now - connection.opened < _MAX_AGE_S:
+            connection.idle_since = now
             self._idle.append(connection)
         else:
             connection.abort()
@@ -81,6 +84,7 @@ class Pool:
                 _, connection = await loop.create_connection(_Connection, self._host, self._port, ssl=self._tls)
         except (OSError, TimeoutError) as error:
             raise Unreachable(f"no connection: {error or type(error).__name__}") from None
+        connection.opened = loop.time()
         return connection
 
 
@@ -89,6 +93,7 @@ class _Connection(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.reusable = False
+        self.opened = 0.0
         self.idle_since = 0.0
         self._parser = httptools.HttpResponseParser(self)
         self._waiter: asyncio.Future[HttpReply] | None = None
