@@ -180,6 +180,9 @@ def _report(task: Task, survey: Survey, lines: int) -> None:
         ]
         _write(task.plot, diagram.draw(panels, f"Reliability of {card.name}"))
         print(f"written: {task.plot}")
+    if all(temperature == 1 for temperature in temperatures.values()):
+        print("nothing to change: every temperature is 1")
+        return
     by_type = ",".join(f"{kind}={temperature:g}" for kind, temperature in temperatures.items())
     print(f"to use:  decided serve --temperature {task.out or by_type}")
 
