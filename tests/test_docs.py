@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import msgspec
 import pytest
 
-from decided import connection, contract, listener, metrics, reading
+from decided import connection, contract, listener, reading
 from decided.app import App
 from decided.engine import KINDS
 from decided.errors import DecidedError, StartError
@@ -213,8 +213,9 @@ def test_metrics(server: Server) -> None:
             bounds = re.findall(rf'^{name}_bucket{{.*le="([\d.]+)"', exposition, re.MULTILINE)
             steps = ", ".join(f"{float(bound):g}" for bound in dict.fromkeys(bounds))
             assert f"{steps}." in section(BEHAVIOUR, "Metrics").replace("\n", " ")
-    for status, reason in metrics._REASONS.items():
-        assert f"`{reason}` ({status})" in rows["service_rejected_total"][3]
+    for error in tree(DecidedError):
+        if error.refusal:
+            assert f"`{error.refusal}` ({error.status}" in rows["service_rejected_total"][3]
 
 
 @pytest.mark.parametrize("style", ["text", "json"])

@@ -49,6 +49,7 @@ def test_2_half_sent_bodies_do_not_hold_their_places() -> None:
             connection.sendall(head)
         until(lambda: server.get("/health").json["in_flight"] == 2)
         assert server.ask("refused").status == 503
+        assert server.metric('service_rejected_total{reason="at_capacity"}') == 1
         for connection in slow:
             assert connection.recv(12) == b"HTTP/1.1 504"
         assert server.ask("served").status == 200

@@ -61,7 +61,7 @@ class Edge:
     def refuse(self, reason: str, line: Line) -> None:
         """Answer what never became a call."""
         call, request_id = Call("", "", {}), chosen_id(b"")
-        line.write(call, _refusal(Unreadable(reason)), request_id)
+        line.write(call, self._refusal(Unreadable(reason)), request_id)
         self._note(request_id, call, Unreadable.status, 0.0)
 
     async def _reply(self, call: Call, request_id: bytes) -> Reply | None:
@@ -71,24 +71,25 @@ class Edge:
         except DecidedError as error:
             if isinstance(error, InferenceFailed):
                 log.error("request %s: %s", request_id.decode(), error.reason, exc_info=error.__cause__)
-            return _refusal(error)
+            return self._refusal(error)
         except asyncio.CancelledError as cancelled:
             if cancelled.args == (CLIENT_LEFT,):
                 return None
-            return _refusal(Unavailable("the server is stopping"))
+            return self._refusal(Unavailable("the server is stopping"))
         except Exception:
             log.exception("request %s: unexpected error", request_id.decode())
-            return _refusal(DecidedError("internal server error"))
+            return self._refusal(DecidedError("internal server error"))
+
+    def _refusal(self, error: DecidedError) -> Reply:
+        if error.refusal:
+            self._metrics.refused(error.refusal)
+        headers = ((b"allow", error.allowed.encode()),) if isinstance(error, MethodNotAllowed) else error.headers
+        return Reply(error.status, encode(Problem(error.detail)), headers=headers)
 
     def _note(self, request_id: bytes, call: Call, status: int, seconds: float) -> None:
         endpoint = self._app.endpoint(call.path)
         self._metrics.replied(endpoint, status, seconds)
         self._log.write(request_id.decode(), endpoint, status, seconds, call.questions, call.tokens)
-
-
-def _refusal(error: DecidedError) -> Reply:
-    headers = ((b"allow", error.allowed.encode()),) if isinstance(error, MethodNotAllowed) else error.headers
-    return Reply(error.status, encode(Problem(error.detail)), headers=headers)
 
 
 def chosen_id(given: bytes) -> bytes:

@@ -30,6 +30,8 @@ class DecidedError(Exception):
 
     status: ClassVar[int] = 500
     headers: ClassVar[Headers] = ()
+    refusal: ClassVar[str] = ""
+    """What the metrics call it, where the service refused to work on the request or gave it up."""
 
     @property
     def detail(self) -> str:
@@ -38,10 +40,12 @@ class DecidedError(Exception):
 
 class Unreadable(DecidedError):
     status = 400
+    refusal = "unreadable"
 
 
 class Unauthorized(DecidedError):
     status = 401
+    refusal = "unauthorized"
     headers = ((b"www-authenticate", b"Bearer"),)
 
     def __init__(self) -> None:
@@ -65,6 +69,7 @@ class MethodNotAllowed(DecidedError):
 
 class BodyTooLarge(DecidedError):
     status = 413
+    refusal = "too_large"
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"the body is larger than {limit} bytes")
@@ -72,10 +77,12 @@ class BodyTooLarge(DecidedError):
 
 class UnsupportedMedia(DecidedError):
     status = 415
+    refusal = "unsupported"
 
 
 class Invalid(DecidedError):
     status = 422
+    refusal = "invalid"
 
 
 class InferenceFailed(DecidedError):
@@ -88,9 +95,11 @@ class InferenceFailed(DecidedError):
 
 class Unavailable(DecidedError):
     status = 503
+    refusal = "unavailable"
 
 
 class AtCapacity(Unavailable):
+    refusal = "at_capacity"
     headers = ((b"retry-after", b"1"),)
 
     def __init__(self) -> None:
@@ -99,6 +108,7 @@ class AtCapacity(Unavailable):
 
 class TimedOut(DecidedError):
     status = 504
+    refusal = "timed_out"
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"no answer within {seconds:g} s")

@@ -21,9 +21,6 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _QUESTIONS = (1, 2, 4, 8, 16, 32, 64, 128)
 _FILL = (0.1, 0.25, 0.5, 0.75, 0.9, 1)
 
-_REASONS = {400: "unreadable", 401: "unauthorized", 413: "too_large", 415: "unsupported", 422: "invalid"}
-_REASONS |= {503: "unavailable", 504: "timed_out"}
-
 
 class Histogram:
     """How often a value fell into each bucket, and the sum of all."""
@@ -49,6 +46,7 @@ class Metrics(Collector):
         self._registry = CollectorRegistry()
         self._registry.register(self)
         self._requests: Counter[tuple[str, int]] = Counter()
+        self._refusals: Counter[str] = Counter()
         self._seconds: dict[str, Histogram] = {}
         self._questions = self._input_tokens = self._output_tokens = self._truncations = 0
         self._batch_questions = Histogram(_QUESTIONS)
@@ -78,6 +76,9 @@ class Metrics(Collector):
                 self._seconds[endpoint] = Histogram(_SECONDS)
             self._seconds[endpoint].observe(seconds)
 
+    def refused(self, reason: str) -> None:
+        self._refusals[reason] += 1
+
     def decided(self, questions: int, input_tokens: int, output_tokens: int) -> None:
         self._questions += questions
         self._input_tokens += input_tokens
@@ -101,12 +102,9 @@ class Metrics(Collector):
             "service_requests", "Requests, by endpoint and status.", labels=["endpoint", "status"]
         )
         rejected = CounterMetricFamily("service_rejected", "Requests refused, by reason.", labels=["reason"])
-        reasons: Counter[str] = Counter()
         for (endpoint, status), number in self._requests.items():
             requests.add_metric([endpoint, str(status)], number)
-            if status in _REASONS:
-                reasons[_REASONS[status]] += number
-        for reason, number in reasons.items():
+        for reason, number in self._refusals.items():
             rejected.add_metric([reason], number)
         seconds = HistogramMetricFamily(
             "service_request_seconds", "Seconds from request to answer, of answered requests.", labels=["endpoint"]
