@@ -1,4 +1,4 @@
-# Everything is installed into .venv, pinned by requirements.lock. Nothing else on the machine is touched.
+# Everything is installed into .venv, pinned by the lock files. Nothing else on the machine is touched.
 PYTHON ?= python3
 BIN := .venv/bin
 UV := 0.13.7

@@ -1,6 +1,6 @@
 """One HTTP/1.1 connection: bytes into calls, replies into bytes. The parser is llhttp, the one inside Node.
 
-Why our own and not a general server: half of the time per request went into machinery this service does not use, and
+Why our own and not a general server: a fifth of the time per request went into machinery this service does not use, and
 the contract decides what such a server decides by itself: the body of a 400 for bytes that are no HTTP, the bound of a
 head, what becomes of work whose client has left, and that a refused client can still read the refusal.
 """
