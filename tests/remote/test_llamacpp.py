@@ -81,24 +81,6 @@ def test_the_general_protocol_gives_the_same_answers(native: Server, llama: Llam
         assert general[name]["probabilities"] == pytest.approx(special[name]["probabilities"], abs=0.03)
 
 
-def test_ready_follows_the_engine_down_up_and_down(llama: Llama) -> None:
-    """The server starts without its engine, and needs no restart when it comes."""
-    llama.kill()
-    try:
-        with decided(llama, "llamacpp") as server:
-            assert server.get("/ready").status == 503
-            assert server.ask("It is so.", {"q": LETTERS}).status == 503
-            llama.start()
-            wait_until(lambda: server.get("/ready").status == 200)
-            assert server.ask("It is so.", {"q": LETTERS}).status == 200
-            llama.kill()
-            wait_until(lambda: server.get("/ready").status == 503)
-    finally:
-        llama.kill()
-        llama.start()
-        llama.wait()
-
-
 def test_killed_under_load_and_back(llama: Llama, native: Server) -> None:
     """No request hangs, none is answered wrongly, and the service resumes by itself."""
     truth = native.ask("It is so.", {"q": LETTERS}).json["answers"]["q"]["probabilities"]
@@ -134,6 +116,24 @@ def test_killed_under_load_and_back(llama: Llama, native: Server) -> None:
             assert json.loads(reply.body)["answers"]["q"]["probabilities"] == pytest.approx(truth, abs=0.02)
         else:
             assert str(llama.port) not in reply.detail
+
+
+def test_ready_follows_the_engine_down_up_and_down(llama: Llama) -> None:
+    """The server starts without its engine, and needs no restart when it comes."""
+    llama.kill()
+    try:
+        with decided(llama, "llamacpp") as server:
+            assert server.get("/ready").status == 503
+            assert server.ask("It is so.", {"q": LETTERS}).status == 503
+            llama.start()
+            wait_until(lambda: server.get("/ready").status == 200)
+            assert server.ask("It is so.", {"q": LETTERS}).status == 200
+            llama.kill()
+            wait_until(lambda: server.get("/ready").status == 503)
+    finally:
+        llama.kill()
+        llama.start()
+        llama.wait()
 
 
 def wait_until(done: Any) -> None:
