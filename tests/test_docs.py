@@ -1,6 +1,6 @@
 """The docs are complete and true: what they must name is read from the code, and their examples are run.
 
-An example is a `sh` block with a curl call; the `json answer` block after it is what the server said. When the model
+An example is a `sh` block with a curl call; the `json answer` or `ndjson answer` block after it is what the server said. When the model
 or the contract changed, `python -m tests.test_docs` writes those blocks anew.
 """
 
@@ -36,7 +36,7 @@ README, API, SETTINGS, BEHAVIOUR = (
 )
 PAGES = [README, ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 ADDRESS = f"http://127.0.0.1:{Settings().port}"
-ANSWER = "json answer"
+ANSWER, ANSWER_LINES = "json answer", "ndjson answer"
 CALIBRATE_FLAGS = {"--out", "--plot", "--limit"}
 ANSWER_WIDTH = 110
 
@@ -82,7 +82,10 @@ def blocks(page: Path) -> list[Block]:
 ALL_BLOCKS = [block for page in PAGES for block in blocks(page)]
 CURLS = [block for block in ALL_BLOCKS if block.is_curl]
 ANSWERS = {
-    before: after for page in PAGES for before, after in pairwise(blocks(page)) if after.language == ANSWER
+    before: after
+    for page in PAGES
+    for before, after in pairwise(blocks(page))
+    if after.language in (ANSWER, ANSWER_LINES)
 }  # the curl block -> what it shows
 
 
@@ -285,7 +288,7 @@ def test_examples_are_found() -> None:
 def test_curl_example(default_server: Server, block: Block) -> None:
     real = run_curl(default_server, block)
     if block in ANSWERS:
-        assert_like(json.loads(ANSWERS[block].text), json.loads(real), "$")
+        assert_like(parsed(ANSWERS[block].text), parsed(real), "$")
     else:
         assert real
         assert not real.startswith('{"detail"')
@@ -298,6 +301,14 @@ def test_python_example(default_server: Server, block: Block) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=environment())
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout
+
+
+def parsed(text: str) -> list[Any]:
+    """One JSON value, or one a line."""
+    try:
+        return [json.loads(text)]
+    except json.JSONDecodeError:
+        return [json.loads(line) for line in text.splitlines()]
 
 
 def run_curl(server: Server, block: Block) -> str:
@@ -355,10 +366,12 @@ def laid_out(value: Any, indent: int = 0) -> str:
 def rewrite() -> None:
     with running_server("--model", Settings().model, module="decided") as server:
         for curl, answer in ANSWERS.items():
-            new = laid_out(json.loads(run_curl(server, curl))) + "\n"
+            indent = -(10**6) if answer.language == ANSWER_LINES else 0  # a line is a line, however long
+            new = "".join(laid_out(value, indent) + "\n" for value in parsed(run_curl(server, curl)))
             old = f"{curl.text}```"
             before, _, after = curl.page.read_text().partition(old)
-            after = after.replace(f"```{ANSWER}\n{answer.text}```", f"```{ANSWER}\n{new}```", 1)
+            fence = f"```{answer.language}\n"
+            after = after.replace(f"{fence}{answer.text}```", f"{fence}{new}```", 1)
             curl.page.write_text(before + old + after)
 
 

@@ -1,19 +1,24 @@
 """One HTTP request on its way through the service, and the reply to it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import re
+from collections.abc import AsyncGenerator, Callable
 from typing import NamedTuple, Protocol
 
 from decided.errors import BodyTooLarge, Headers, Unreadable
 
 JSON = b"application/json"
+LINES = b"application/x-ndjson"
+
+_RANGES = re.compile(r'(?:[^,"]|"(?:\\.|[^"\\])*")+')
+_QUALITY = re.compile(r";\s*q\s*=\s*([01](?:\.\d{0,3})?)\s*(?:;|$)", re.IGNORECASE)
 
 
 class Reply(NamedTuple):
     """A response. A body of parts is sent as they come."""
 
     status: int
-    body: bytes | AsyncIterator[bytes]
+    body: bytes | AsyncGenerator[bytes, None]
     content_type: bytes = JSON
     headers: Headers = ()
 
@@ -37,8 +42,8 @@ class Call:
     The connection feeds it; a handler reads it. What arrives after the reply is dropped.
     """
 
-    __slots__ = ("_broken", "_parts", "_size", "_waiting", "ended", "headers", "invite_body", "last", "method", "old",
-                 "path", "questions", "replied", "tokens")  # fmt: skip
+    __slots__ = ("_broken", "_parts", "_size", "_waiting", "ended", "headers", "id", "invite_body", "last", "method",
+                 "old", "path", "questions", "replied", "tokens")  # fmt: skip
 
     def __init__(
         self, method: str, path: str, headers: dict[bytes, bytes], old: bool = False, last: bool = False
@@ -48,6 +53,7 @@ class Call:
         self.headers = headers
         self.old = old  # HTTP/1.0
         self.last = last  # the client wants no further call on this connection
+        self.id = ""  # once the edge has chosen it
         self.ended = False
         self.replied = False
         self.questions = 0
@@ -61,6 +67,20 @@ class Call:
     def declares_more_than(self, limit: int) -> bool:
         declared = self.headers.get(b"content-length", b"")
         return declared.isdigit() and int(declared[:20]) > limit
+
+    def wants_lines(self) -> bool:
+        """Whether the client names lines of JSON as a reply that it takes, and likes them no less than JSON."""
+        accept = self.headers.get(b"accept", b"")
+        if LINES not in accept.lower():  # what nearly every client sends
+            return False
+        liked = {}
+        for media_range in _RANGES.findall(accept.decode("latin-1")):
+            name, _, _ = media_range.partition(";")
+            quality = _QUALITY.search(media_range)
+            liked[name.strip().lower()] = float(quality[1]) if quality else 1.0
+        json = next((liked[name] for name in ("application/json", "application/*", "*/*") if name in liked), 0.0)
+        lines = liked.get(LINES.decode(), 0.0)
+        return lines > 0 and lines >= json
 
     async def body(self, limit: int) -> bytes:
         """The whole body, of at most `limit` bytes."""

@@ -8,6 +8,8 @@ head, what becomes of work whose client has left, and that a refused client can 
 import asyncio
 import re
 from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from http import HTTPStatus
 from typing import Protocol
 from urllib.parse import unquote
@@ -255,10 +257,12 @@ class Connection(asyncio.Protocol):
         plain = call.old  # HTTP/1.0 has no chunks: there, the end of the connection is the end of the body
         framing = b"\r\n" if plain else b"transfer-encoding: chunked\r\n\r\n"
         self._transport.write(self._head(call, reply, request_id, framing))
-        async for part in reply.body:  # type: ignore[union-attr]
-            self._transport.write(part if plain else b"%x\r\n%b\r\n" % (len(part), part))
-            if self._writable is not None:
-                await self._writable
+        body: AsyncGenerator[bytes, None] = reply.body  # type: ignore[assignment]
+        async with aclosing(body) as parts:
+            async for part in parts:
+                self._transport.write(part if plain else b"%x\r\n%b\r\n" % (len(part), part))
+                if self._writable is not None:
+                    await self._writable
         self._transport.write(b"" if plain else b"0\r\n\r\n")
 
     def abort(self) -> None:

@@ -157,6 +157,24 @@ class BatchResponse(Struct, frozen=True):
     total_usage: Usage
 
 
+class BatchLine(Struct, frozen=True, omit_defaults=True):
+    """One line of a streamed batch: the number of a state, and the single-state response to it."""
+
+    index: int
+    model: str
+    answers: dict[str, Answer]
+    usage: Usage
+    warnings: list[str] = []
+
+
+class BatchLineProblem(Struct, frozen=True):
+    """The line of a state that could not be decided: the status and the body that it would have got alone."""
+
+    index: int
+    status: int
+    detail: str
+
+
 class ModelEntry(Struct, frozen=True):
     name: str
     description: str

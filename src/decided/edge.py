@@ -35,9 +35,10 @@ class Edge:
     async def serve(self, call: Call, line: Line) -> None:
         began = time.perf_counter()
         request_id = chosen_id(call.headers.get(b"x-request-id", b""))
+        call.id = request_id.decode()
         status = CLIENT_CLOSED
         try:
-            reply = await self._reply(call, request_id)
+            reply = await self._reply(call)
             if reply is None:
                 return
             status = reply.status
@@ -46,7 +47,7 @@ class Edge:
             else:
                 await self._stream(call, reply, request_id, line)
         finally:
-            self._note(request_id, call, status, time.perf_counter() - began)
+            self._note(call, status, time.perf_counter() - began)
 
     async def _stream(self, call: Call, reply: Reply, request_id: bytes, line: Line) -> None:
         """A reply that was begun can only be ended, or broken off so that the client notices."""
@@ -55,29 +56,30 @@ class Edge:
         except asyncio.CancelledError:
             line.abort()
         except Exception:
-            log.exception("request %s: broke off while sending", request_id.decode())
+            log.exception("request %s: broke off while sending", call.id)
             line.abort()
 
     def refuse(self, reason: str, line: Line) -> None:
         """Answer what never became a call."""
         call, request_id = Call("", "", {}), chosen_id(b"")
+        call.id = request_id.decode()
         line.write(call, self._refusal(Unreadable(reason)), request_id)
-        self._note(request_id, call, Unreadable.status, 0.0)
+        self._note(call, Unreadable.status, 0.0)
 
-    async def _reply(self, call: Call, request_id: bytes) -> Reply | None:
+    async def _reply(self, call: Call) -> Reply | None:
         """The reply, or none if nobody waits for it."""
         try:
             return await self._app.reply(call)
         except DecidedError as error:
             if isinstance(error, InferenceFailed):
-                log.error("request %s: %s", request_id.decode(), error.reason, exc_info=error.__cause__)
+                log.error("request %s: %s", call.id, error.reason, exc_info=error.__cause__)
             return self._refusal(error)
         except asyncio.CancelledError as cancelled:
             if cancelled.args == (CLIENT_LEFT,):
                 return None
             return self._refusal(Unavailable("the server is stopping"))
         except Exception:
-            log.exception("request %s: unexpected error", request_id.decode())
+            log.exception("request %s: unexpected error", call.id)
             return self._refusal(DecidedError("internal server error"))
 
     def _refusal(self, error: DecidedError) -> Reply:
@@ -86,10 +88,10 @@ class Edge:
         headers = ((b"allow", error.allowed.encode()),) if isinstance(error, MethodNotAllowed) else error.headers
         return Reply(error.status, encode(Problem(error.detail)), headers=headers)
 
-    def _note(self, request_id: bytes, call: Call, status: int, seconds: float) -> None:
+    def _note(self, call: Call, status: int, seconds: float) -> None:
         endpoint = self._app.endpoint(call.path)
         self._metrics.replied(endpoint, status, seconds)
-        self._log.write(request_id.decode(), endpoint, status, seconds, call.questions, call.tokens)
+        self._log.write(call.id, endpoint, status, seconds, call.questions, call.tokens)
 
 
 def chosen_id(given: bytes) -> bytes:

@@ -5,7 +5,7 @@ probabilities. An `Engine` is what the service sees. `worker.py` makes an Engine
 by itself.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from typing_extensions import TypeIs
 
 from decided.contract import MAX_OPTIONS, Question
-from decided.errors import ModelError, StartError
+from decided.errors import DecidedError, ModelError, StartError
 from decided.settings import Settings
 
 KINDS: dict[str, str] = {
@@ -80,6 +80,10 @@ class Verdict:
     """For each question, what was cut; empty when nothing was."""
 
 
+Tell = Callable[[int, Verdict | DecidedError], None]
+"""Takes the number of a state, and the verdict on it or what went wrong."""
+
+
 class Model(Protocol):
     """An in-process model. One thread reads, another runs; neither method is called by two threads at a time."""
 
@@ -108,6 +112,10 @@ class Engine(Protocol):
 
     async def decide(self, states: Sequence[str], questions: Sequence[Question]) -> list[Verdict]:
         """One verdict per state. Cancelling the call abandons what has not been started."""
+
+    async def decide_each(self, states: Sequence[str], questions: Sequence[Question], tell: Tell) -> None:
+        """The same, but each state is told as soon as it is decided, in any order, and one that fails fails alone.
+        An error that is raised is that of all states not told."""
 
     async def check(self) -> None:
         """Return when a request would be answered now, raise Unavailable when not."""

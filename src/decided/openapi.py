@@ -6,6 +6,8 @@ from typing import Any
 import msgspec
 
 from decided.contract import (
+    BatchLine,
+    BatchLineProblem,
     BatchRequest,
     BatchResponse,
     Health,
@@ -34,7 +36,10 @@ _POST_ERRORS = tuple(ERRORS)
 @cache
 def document() -> bytes:
     """OpenAPI 3.1, as JSON."""
-    types = (SingleRequest, SingleResponse, BatchRequest, BatchResponse, ModelList, Health, Ready, Problem)
+    types = (
+        SingleRequest, SingleResponse, BatchRequest, BatchResponse, BatchLine, BatchLineProblem, ModelList, Health,
+        Ready, Problem,
+    )  # fmt: skip
     schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     of: dict[type, dict[str, Any]] = dict(zip(types, schemas, strict=True))
     key: list[dict[str, list[str]]] = [{}, {"key": []}]
@@ -47,6 +52,11 @@ def document() -> bytes:
     def get(summary: str, schema: dict[str, Any], *errors: int) -> dict[str, Any]:
         return {"get": {"summary": summary, "responses": _replies(schema, summary, errors)}}
 
+    batch = post("Answer questions about many states.", BatchRequest, BatchResponse)
+    batch["post"]["responses"]["200"]["description"] += " As x-ndjson: a line per state, as each is decided."
+    batch["post"]["responses"]["200"]["content"]["application/x-ndjson"] = {
+        "schema": {"anyOf": [of[BatchLine], of[BatchLineProblem]]}
+    }
     text = {
         "200": {"description": "Prometheus text format.", "content": {"text/plain": {"schema": {"type": "string"}}}}
     }
@@ -56,7 +66,7 @@ def document() -> bytes:
             "info": {"title": "decided", "version": VERSION, "description": "Typed decisions over HTTP."},
             "paths": {
                 "/v1/systemone": post("Answer questions about one state.", SingleRequest, SingleResponse),
-                "/v1/systemone/batch": post("Answer questions about many states.", BatchRequest, BatchResponse),
+                "/v1/systemone/batch": batch,
                 "/v1/models": get("The model that is served.", of[ModelList]),
                 "/health": get("What runs, and how busy it is.", of[Health]),
                 "/ready": get("Whether a request would be answered now.", of[Ready], 503),

@@ -50,7 +50,7 @@ class FairQueue(Generic[T]):
         batch: list[T] = []
         while self._lanes:
             served, _, lane = self._lanes[0]
-            if lane.abandoned:
+            if lane.abandoned or not lane.waiting:  # given up as a whole, or piece by piece
                 lane.waiting.clear()
                 self._retire(lane)
                 continue

@@ -7,8 +7,9 @@ from typing import NamedTuple
 from decided.answers import answer
 from decided.calibration import Temperatures
 from decided.contract import Answer, Question, Request, SingleResponse, Usage
+from decided.decisions import Decisions
 from decided.engine import Cut, Engine, Verdict
-from decided.errors import AtCapacity, TimedOut
+from decided.errors import AtCapacity, DecidedError, TimedOut
 from decided.metrics import Metrics
 from decided.reading import quoted
 
@@ -62,6 +63,47 @@ class Service:
             clock.cancel()
             self.in_flight -= 1
         return self._outcome(request, verdicts)
+
+    async def decide_each(self, read: Callable[[], Awaitable[Request]]) -> Decisions:
+        """The same, but every state is told as it is decided. Place and clock are those of the whole request; a state
+        that is not decided in time fails alone."""
+        if self.in_flight >= self._max_in_flight:
+            raise AtCapacity
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._request_timeout_s
+        self.in_flight += 1
+        try:
+            async with asyncio.timeout_at(deadline):
+                request = await read()
+            decisions = Decisions(request.questions, len(request.states), self._count)
+            task = loop.create_task(self._tell_each(request, deadline, decisions))
+        except TimeoutError:
+            self.in_flight -= 1
+            raise TimedOut(self._request_timeout_s) from None
+        except BaseException:
+            self.in_flight -= 1
+            raise
+        task.add_done_callback(self._give_place_back)
+        decisions.fill_from(task)
+        return decisions
+
+    async def _tell_each(self, request: Request, deadline: float, decisions: Decisions) -> DecidedError | None:
+        """Returns the error of the states that were not told."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self.engine.decide_each(request.states, list(request.questions.values()), decisions.tell)
+        except TimeoutError:
+            self.metrics.refused(TimedOut.refusal)
+            return TimedOut(self._request_timeout_s)
+        except DecidedError as error:
+            return error
+        return None
+
+    def _give_place_back(self, task: object) -> None:
+        self.in_flight -= 1
+
+    def _count(self, questions: int, verdict: Verdict) -> None:
+        self.metrics.decided(questions, verdict.input_tokens, verdict.output_tokens)
 
     def _outcome(self, request: Request, verdicts: list[Verdict]) -> Outcome:
         read = written = 0

@@ -21,9 +21,10 @@ from typing import Any, TypeVar
 
 from decided.answers import is_distribution
 from decided.contract import Choice, Noul, Question, Score
-from decided.engine import Item, Model, Reading, Verdict
+from decided.engine import Model, Reading, Tell, Verdict
 from decided.errors import InferenceFailed, ModelError, Unavailable
-from decided.scheduler import FairQueue, Lane
+from decided.jobs import Job, Piece, ToldJob
+from decided.scheduler import FairQueue
 
 log = logging.getLogger("decided.worker")
 
@@ -39,36 +40,6 @@ class BatchReport:
     questions: int
     fill: float
     waits: Sequence[float]
-
-
-class Job:
-    """One request on its way through the threads. Each field has one writer, named beside it."""
-
-    __slots__ = ("abandoned", "begun", "cost_begun", "cost_read", "created", "failed", "future", "has_turn", "lane",
-                 "prepared", "questions", "states", "unread", "verdicts")  # fmt: skip
-
-    def __init__(self, states: Sequence[str], questions: Sequence[Question], future: "asyncio.Future[Any]") -> None:
-        self.states = states
-        self.questions = questions
-        self.future = future
-        self.created = time.perf_counter()
-        self.lane: Lane[Piece] = Lane()
-        self.abandoned = False  # event loop: nothing that has not begun will begin
-        self.prepared: Any = None  # reader
-        self.has_turn = False  # reader: it waits to have a state read
-        self.unread = 0  # reader: the next state to read
-        self.cost_read = 0  # reader
-        self.cost_begun = 0  # runner
-        self.begun = 0  # runner: questions begun
-        self.failed = False  # runner or reader: the future has its error
-        self.verdicts: list[Verdict] = []  # runner
-
-    def abandon(self) -> None:
-        self.abandoned = self.lane.abandoned = True
-
-
-Piece = tuple[Job, int, Reading, Item]
-"""An item, and whose it is: the job, the number of its state, and that state's reading."""
 
 
 class Worker:
@@ -106,11 +77,16 @@ class Worker:
         self._on_batch = self._listener
 
     async def decide(self, states: Sequence[str], questions: Sequence[Question]) -> list[Verdict]:
+        return await self._work_off(Job(states, questions, self._loop.create_future()))
+
+    async def decide_each(self, states: Sequence[str], questions: Sequence[Question], tell: Tell) -> None:
+        await self._work_off(ToldJob(states, questions, self._loop.create_future(), tell))
+
+    async def _work_off(self, job: Job) -> list[Verdict]:
         if self._dead:
             raise Unavailable("the inference worker has stopped")
-        if not states:
+        if not job.states:
             return []
-        job = Job(states, questions, self._loop.create_future())
         self._jobs.add(job)
         if not self._arrived:
             self._loop.call_soon(self._hand_over)
@@ -134,7 +110,7 @@ class Worker:
             raise Unavailable("the inference worker is stuck")
 
     def queue_depth(self) -> int:
-        return sum(len(job.states) * len(job.questions) - job.begun for job in self._jobs)
+        return sum(job.unbegun() for job in self._jobs)
 
     async def close(self) -> None:
         self._reader_inbox.put(None)
@@ -155,7 +131,9 @@ class Worker:
                         job.has_turn = True
                         turns.append(job)
             job = turns.popleft()
-            job.has_turn = self._may_read(job) and self._read(job) and self._may_read(job)
+            if self._may_read(job):
+                self._read(job)
+            job.has_turn = self._may_read(job)
             if job.has_turn:
                 turns.append(job)
 
@@ -164,19 +142,19 @@ class Worker:
         ahead = job.cost_read - job.cost_begun
         return job.unread < len(job.states) and ahead < self._model.token_budget and not job.abandoned
 
-    def _read(self, job: Job) -> bool:
+    def _read(self, job: Job) -> None:
         try:
             if job.prepared is None:
                 job.prepared = self._model.prepare(job.questions)
             reading = self._model.read(job.prepared, job.states[job.unread])
         except Exception as error:
-            self._fail(job, "the model failed while reading", error)
-            return False
-        for item in reading.items:
-            job.cost_read += item.cost
-        self._runner_inbox.put((job, job.unread, reading))
+            job.skip(job.unread, _failure("the model failed while reading", error))
+            self._on_loop(job.deliver)
+        else:
+            for item in reading.items:
+                job.cost_read += item.cost
+            self._runner_inbox.put((job, job.unread, reading))
         job.unread += 1
-        return True
 
     # --- the runner thread ---
 
@@ -211,50 +189,51 @@ class Worker:
         self._on_loop(self._deliver, finished, BatchReport(questions, cost / budget, waits))
 
     def _settle(self, batch: list[Piece]) -> list[Job]:
-        """Run the batch; return the jobs that are complete with it."""
+        """Run the batch; return the jobs that have something to deliver after it."""
         try:
             results = self._model.run([item for _, _, _, item in batch])
             if [len(weights) for weights in results] != [len(item.questions) for _, _, _, item in batch]:
                 raise ValueError("the model did not answer every question of every item")
         except Exception as error:
             if len(batch) == 1:
-                self._fail(batch[0][0], "the model failed while running", error)
+                self._lose(batch[0], "the model failed while running", error)
                 return []
             middle = len(batch) // 2
             return self._settle_rest(batch[:middle]) + self._settle_rest(batch[middle:])
         return [piece[0] for piece, weights in zip(batch, results, strict=True) if self._record(piece, weights)]
 
     def _settle_rest(self, batch: list[Piece]) -> list[Job]:
-        """A part of a batch that failed, without the jobs that are known to be guilty."""
-        innocent = [piece for piece in batch if not piece[0].failed]
+        """A part of a batch that failed, without what is known to be guilty."""
+        innocent = [piece for piece in batch if not piece[0].is_lost(piece[1])]
         return self._settle(innocent) if innocent else []
 
     def _record(self, piece: Piece, weights: Sequence[Sequence[float]]) -> bool:
-        """Note the answers to an item; return whether its job is complete with them."""
+        """Note the answers to an item; return whether its job has something to deliver with them."""
         job, index, reading, item = piece
         if not all(map(is_distribution, weights)):
-            self._fail(job, "the model gave no distribution over the options")
+            self._lose(piece, "the model gave no distribution over the options")
             return False
-        if index == len(job.verdicts):  # a lane is first in, first out: a state's first item opens its verdict
+        # A lane is first in, first out: a state's first item opens its verdict, its last one completes it.
+        if item is reading.items[0]:
             job.verdicts.append(Verdict([()] * len(job.questions), reading.input_tokens, cuts=reading.cuts))
-        answers = job.verdicts[index].weights
+        elif job.is_lost(index):
+            return False
+        answers = job.verdicts[-1].weights
         for number, of_options in zip(item.questions, weights, strict=True):
             answers[number] = of_options
-        return index == len(job.states) - 1 and item is reading.items[-1]
+        return item is reading.items[-1] and job.complete(index)
+
+    def _lose(self, piece: Piece, reason: str, cause: Exception | None = None) -> None:
+        job, index, _, _ = piece
+        if not job.is_lost(index):
+            job.lose(index, _failure(reason, cause))
+            self._on_loop(job.deliver)
 
     # --- both threads, and the event loop ---
 
-    def _fail(self, job: Job, reason: str, cause: Exception | None = None) -> None:
-        job.failed = True
-        job.abandon()
-        error = InferenceFailed(reason)
-        error.__cause__ = cause
-        self._on_loop(_refuse, job, error)
-
     def _deliver(self, finished: list[Job], report: BatchReport) -> None:
         for job in finished:
-            if not job.future.done():
-                job.future.set_result(job.verdicts)
+            job.deliver()
         self._on_batch(report)
 
     def _on_loop(self, callback: Callable[..., None], *arguments: Any) -> None:
@@ -271,12 +250,13 @@ class Worker:
     def _die(self) -> None:
         self._dead = True
         for job in self._jobs:
-            _refuse(job, InferenceFailed("the inference worker has stopped"))
+            job.refuse(InferenceFailed("the inference worker has stopped"))
 
 
-def _refuse(job: Job, error: Exception) -> None:
-    if not job.future.done():
-        job.future.set_exception(error)
+def _failure(reason: str, cause: Exception | None) -> InferenceFailed:
+    error = InferenceFailed(reason)
+    error.__cause__ = cause
+    return error
 
 
 def _drain(inbox: "SimpleQueue[M]", block: bool) -> list[M]:

@@ -55,6 +55,18 @@ def test_an_unusable_reply_is_a_failure_and_never_a_guess(server: Server, engine
     assert server.ask("fine", {"q": TOPIC}).json["answers"]["q"]["choice"] == "one"
 
 
+def test_in_a_stream_only_the_state_that_fails_fails(server: Server, engine: FakeEngine) -> None:
+    states = ["fine", "FAULT=garbage", "also fine", "FAULT=hang", "FAULT=error"]
+    body = {"states": states, "questions": {"q": TOPIC, "again": TOPIC}}
+    reply = server.request("POST", "/v1/systemone/batch", body, {"Accept": "application/x-ndjson"})
+    lines = sorted((json.loads(line) for line in reply.body.splitlines()), key=lambda line: int(line["index"]))
+    assert [line.get("status", 200) for line in lines] == [200, 500, 200, 504, 500]
+    assert lines[0]["answers"]["q"]["choice"] == "one"
+    assert lines[1] == {"index": 1, "status": 500, "detail": "inference failed"}
+    assert leaks(reply, engine) == []
+    assert server.get("/health").json["queue_depth"] == 0
+
+
 @pytest.mark.parametrize("fault", ["short", "short-and-vague"])
 def test_a_state_too_long_for_the_model_is_cut_and_said_to_be(server: Server, fault: str) -> None:
     reply = server.ask(f"FAULT={fault} " + "word " * 4000, {"q": TOPIC})

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from decided.cli import main
 from decided.contract import MAX_REMOTE_OPTIONS, Question
-from decided.engine import KINDS, Cut, Item, ModelCard, Reading, Verdict
+from decided.engine import KINDS, Cut, Item, ModelCard, Reading, Tell, Verdict
 from decided.errors import Unavailable
 from decided.settings import Settings
 from tests.support.fake_model import FakeModel
@@ -41,6 +41,10 @@ class RemoteEngine:
     async def decide(self, states: Sequence[str], questions: Sequence[Question]) -> list[Verdict]:
         weights: list[Sequence[float]] = [[1.0] * len(question.keys()) for question in questions]
         return [Verdict(weights, input_tokens=3, output_tokens=OUTPUT_TOKENS) for _ in states]
+
+    async def decide_each(self, states: Sequence[str], questions: Sequence[Question], tell: Tell) -> None:
+        for index, verdict in enumerate(await self.decide(states, questions)):
+            tell(index, verdict)
 
     async def check(self) -> None:
         if not self._alive.exists():

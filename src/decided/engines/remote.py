@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from decided.contract import MAX_REMOTE_OPTIONS, Question
-from decided.engine import Cut, ModelCard, Verdict
+from decided.engine import Cut, ModelCard, Tell, Verdict
 from decided.engines.breaker import Admission, Breaker
 from decided.engines.labels import NoLabels
 from decided.engines.pool import Garbled, Unreachable
@@ -36,6 +36,7 @@ _CHECK_KEPT_S = 1.0
 _CHECK_TIMEOUT_S = 5.0
 _DOWN = "the remote engine cannot be reached"
 _BUSY = "the remote engine is busy: try again in a second"
+_NONE = Verdict([], 0)
 
 
 class Part(NamedTuple):
@@ -121,8 +122,19 @@ class Remote(ABC):
             await self._give_up(str(error))
 
     async def decide(self, states: Sequence[str], questions: Sequence[Question]) -> list[Verdict]:
+        verdicts: list[Verdict] = [_NONE] * len(states)
+
+        def tell(state: int, found: Verdict | DecidedError) -> None:
+            if isinstance(found, DecidedError):
+                raise found
+            verdicts[state] = found
+
+        await self.decide_each(states, questions, tell)
+        return verdicts
+
+    async def decide_each(self, states: Sequence[str], questions: Sequence[Question], tell: Tell) -> None:
         if not states:
-            return []
+            return
         admission = self._breaker.admit()
         if admission is Admission.REFUSED:
             raise Unavailable(_DOWN)
@@ -130,7 +142,7 @@ class Remote(ABC):
         try:
             if not self._proven:
                 await self._proving()
-            return await self._decide(asking, states, questions)
+            await self._decide(asking, states, questions, tell)
         except (Unsuitable, NoLabels, Garbled, Refused) as error:
             raise InferenceFailed(_reason(error)) from None
         finally:
@@ -159,9 +171,10 @@ class Remote(ABC):
 
     # --- one request ---
 
-    async def _decide(self, asking: Asking, states: Sequence[str], questions: Sequence[Question]) -> list[Verdict]:
+    async def _decide(self, asking: Asking, states: Sequence[str], questions: Sequence[Question], tell: Tell) -> None:
         groups = self._groups(len(questions))
-        parts: list[list[Part | None]] = [[None] * len(groups) for _ in states]
+        parts: list[dict[int, Part]] = [{} for _ in states]
+        failed: set[int] = set()
         asking.unbegun = len(states) * len(questions)
         self._unbegun += asking.unbegun
         work = iter([(state, group) for state in range(len(states)) for group in range(len(groups))])
@@ -170,11 +183,21 @@ class Remote(ABC):
             for state, group in work:
                 asking.unbegun -= len(groups[group])
                 self._unbegun -= len(groups[group])
-                asked = [questions[number] for number in groups[group]]
-                parts[state][group] = await self._ask(asking, states[state], asked)
+                if state in failed:
+                    continue
+                try:
+                    part = await self._ask(asking, states[state], [questions[number] for number in groups[group]])
+                except (DecidedError, Unsuitable, NoLabels, Garbled, Refused) as error:
+                    if state not in failed:  # of several that fail at once, the first is told
+                        failed.add(state)
+                        tell(state, error if isinstance(error, DecidedError) else InferenceFailed(_reason(error)))
+                    continue
+                parts[state][group] = part
+                if len(parts[state]) == len(groups):
+                    of_state, parts[state] = parts[state], {}
+                    tell(state, _verdict(groups, [of_state[number] for number in range(len(groups))]))
 
         await together([runner() for _ in range(min(self._places, len(states) * len(groups)))])
-        return [_verdict(groups, [part for part in of_state if part is not None]) for of_state in parts]
 
     async def _post(self, asking: Asking, url: str, body: object) -> Any:
         """One call, at its turn, tried again where that can help and time allows."""
