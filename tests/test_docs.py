@@ -1,7 +1,7 @@
 """The docs are complete and true: what they must name is read from the code, and their examples are run.
 
-An example is a `sh` block with a curl call; the `json answer` or `ndjson answer` block after it is what the server said. When the model
-or the contract changed, `python -m tests.test_docs` writes those blocks anew.
+An example is a `sh` block with a curl call; the `json answer` or `ndjson answer` block after it is what the server
+said. When the model or the contract changed, `python -m tests.test_docs` writes those blocks anew.
 """
 
 import inspect

@@ -1,1 +1,36 @@
-"""A self-hosted server for typed decisions."""
+"""A self-hosted server for typed decisions, and a client for any server of its protocol.
+
+The names below are loaded when they are first used: `import decided` costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from decided.client import AsyncClient, Client
+    from decided.contract import Choice, ChoiceAnswer, Noul, NoulAnswer, Outcomes, Score, ScoreAnswer
+    from decided.exchange import BatchResult, ClientError, Response
+
+__all__ = [
+    "AsyncClient",
+    "BatchResult",
+    "Choice",
+    "ChoiceAnswer",
+    "Client",
+    "ClientError",
+    "Noul",
+    "NoulAnswer",
+    "Outcomes",
+    "Response",
+    "Score",
+    "ScoreAnswer",
+]
+
+_HOMES = dict.fromkeys(("AsyncClient", "Client"), "decided.client")
+_HOMES |= dict.fromkeys(("BatchResult", "ClientError", "Response"), "decided.exchange")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'decided' has no attribute {name!r}")
+    return getattr(import_module(_HOMES.get(name, "decided.contract")), name)
