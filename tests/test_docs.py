@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import msgspec
 import pytest
 
-from decided import connection, contract, listener, reading
+from decided import cli, connection, contract, listener, reading
 from decided.app import App
 from decided.engine import KINDS
 from decided.errors import DecidedError, StartError
@@ -37,7 +37,6 @@ README, API, SETTINGS, BEHAVIOUR = (
 PAGES = [README, ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 ADDRESS = f"http://127.0.0.1:{Settings().port}"
 ANSWER, ANSWER_LINES = "json answer", "ndjson answer"
-CALIBRATE_FLAGS = {"--out", "--plot", "--limit"}
 ANSWER_WIDTH = 110
 
 # Constant of the code -> its row in the table of limits.
@@ -140,8 +139,15 @@ def test_setting(item: Field[Any]) -> None:
 def test_no_setting_is_named_that_does_not_exist() -> None:
     text = "\n".join(page.read_text() for page in PAGES)
     flags = {flag(item) for item in all_settings() if not item.metadata["secret"]}
-    assert set(re.findall(r"`(--[a-z][a-z-]+)", text)) <= flags | {"--help"} | CALIBRATE_FLAGS
+    assert set(re.findall(r"`(--[a-z][a-z-]+)", text)) <= flags | command_flags()
     assert set(re.findall(r"\bSERVICE_[A-Z_]*[A-Z]", text)) == {variable(item) for item in all_settings()}
+
+
+def command_flags() -> set[str]:
+    """The flags of all commands."""
+    parser = cli._parser()
+    (commands,) = [action.choices for action in parser._actions if isinstance(action.choices, dict)]
+    return {flag for command in commands.values() for flag in command._option_string_actions}
 
 
 def test_kinds_of_models() -> None:
@@ -376,4 +382,7 @@ def rewrite() -> None:
 
 
 if __name__ == "__main__":
+    from tests import test_docs_commands
+
     rewrite()
+    test_docs_commands.rewrite()

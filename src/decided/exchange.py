@@ -130,6 +130,8 @@ def lost(error: Exception, timed_out: bool) -> ClientError:
 
 def address(base_url: str) -> str:
     """The base address, however much of the path was given with it."""
+    if not base_url.startswith(("http://", "https://")):
+        raise ValueError("an address begins with http:// or https://")
     return base_url.rstrip("/").removesuffix("/systemone").removesuffix("/v1")
 
 

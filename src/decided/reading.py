@@ -69,7 +69,7 @@ def read_request(body: bytes, max_options: int) -> Request:
     fields = read_object(body)
     if "state" not in fields:
         raise Invalid("the field 'state' is missing")
-    state = _read_state(fields["state"], "state")
+    state = read_state(fields["state"], "state")
     return Request([state], _read_questions(body, fields, max_options))
 
 
@@ -81,11 +81,12 @@ def read_batch(body: bytes, max_options: int) -> Request:
         raise Invalid("the field 'states' must be an array" if "states" in fields else "the field 'states' is missing")
     if len(states) > MAX_STATES:
         raise Invalid(f"too many states: {len(states)}, at most {MAX_STATES}")
-    rendered = [_read_state(state, f"states[{index}]") for index, state in enumerate(states)]
+    rendered = [read_state(state, f"states[{index}]") for index, state in enumerate(states)]
     return Request(rendered, _read_questions(body, fields, max_options))
 
 
-def _read_state(state: object, where: str) -> str:
+def read_state(state: object, where: str = "state") -> str:
+    """A state as the model reads it, or 422."""
     text = compact(state)
     if len(text) > MAX_STATE_CHARACTERS:
         raise Invalid(f"{where} is too long: {len(text)} characters, at most {MAX_STATE_CHARACTERS}")

@@ -1,0 +1,47 @@
+"""What several commands take: settings as flags, a server in place of the model, questions in a file."""
+
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+
+from decided.settings import default_of, flag, flag_settings, variable
+
+ONLY_TO_SERVE = frozenset({"host", "port", "max_in_flight", "max_body_bytes"})
+
+
+def add_settings(parser: ArgumentParser, left_out: AbstractSet[str] = frozenset()) -> None:
+    """A flag for every setting that is no secret."""
+    group = parser.add_argument_group("settings of the model" if left_out else "settings")
+    for item in flag_settings():
+        if item.name not in left_out:
+            default = default_of(item)
+            shown = "" if default is None else f" (default: {default})"
+            group.add_argument(
+                flag(item), metavar="VALUE", default=None, help=f"{item.metadata['about']}{shown} [{variable(item)}]"
+            )
+
+
+def add_source(parser: ArgumentParser) -> None:
+    """Who decides: a running server, or else the model in this process, with the settings of `decided serve`."""
+    group = parser.add_argument_group("who decides (default: the model, loaded into this process)")
+    group.add_argument("--server", metavar="URL", help="ask a running server of the protocol")
+    group.add_argument(
+        "--api-key", metavar="KEY", help="the server's key; better in SERVICE_API_KEY, which other users cannot see"
+    )
+    add_settings(parser, ONLY_TO_SERVE)
+
+
+def add_questions(parser: ArgumentParser, required: bool) -> None:
+    parser.add_argument(
+        "--questions",
+        metavar="FILE",
+        type=Path,
+        required=required,
+        help="questions by name, as in a request, in YAML or JSON",
+    )
+
+
+def positive(value: str) -> int:
+    if not value.isascii() or not value.isdigit() or int(value) < 1:
+        raise ArgumentTypeError(f"must be a whole number from 1, not {value!r}")
+    return int(value)

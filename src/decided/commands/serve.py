@@ -1,0 +1,40 @@
+"""`decided serve`: run the server."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from decided.commands.common import add_settings
+from decided.settings import Settings
+
+SUMMARY = "run the server"
+
+DESCRIPTION = """\
+Serve typed decisions over HTTP until SIGTERM or Ctrl-C, then finish what is in flight and exit 0.
+
+Every flag is also an environment variable, named in its line; the flag wins. Keys are variables only:
+  SERVICE_API_KEY       the one key that the two POST endpoints ask for
+  SERVICE_API_KEY_FILE  a file with one key a line, read again on SIGHUP
+  SERVICE_REMOTE_API_KEY  the key that the remote engine asks for
+"""
+
+EPILOG = """\
+try it:
+  decided serve --host 127.0.0.1
+  curl http://127.0.0.1:8000/v1/systemone -d '{
+    "state": "My parcel is two days late and nobody answers the phone!",
+    "questions": {"angry": {"type": "noul", "instructions": "Is the customer angry?"}}}'
+
+exit codes: 0 stopped when told to, 2 a setting is wrong, 3 the model cannot be loaded, 4 the address is taken
+"""
+
+OVERRIDES: dict[str, str] = {}
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    add_settings(parser)
+
+
+async def execute(chosen: Settings, given: dict[str, Any]) -> None:
+    from decided.server import serve
+
+    await serve(chosen)

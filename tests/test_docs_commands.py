@@ -1,0 +1,87 @@
+"""The commands in the docs are run as they stand, and print what the docs show.
+
+A page whose `sh` blocks call `decided` is run in a folder of its own, with the server of the README beside it. A block
+whose info string has a file name (`yaml questions.yaml`) is that file; a `text answer` block is what the command before
+it printed. `python -m tests.test_docs` writes those blocks anew.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from decided.settings import Settings
+from tests.support.server import ROOT, Server, running_server
+from tests.test_docs import ADDRESS, Block, blocks, environment
+
+PAGES = [ROOT / "docs" / name for name in ("ask.md",)]
+ANSWER = "text answer"
+TIMES = re.compile(r"\d+ ms|[\d.,]+/s|\d+:\d\d(?=[ ,)])")
+
+
+def ran(page: Path, folder: Path, server: Server) -> Iterator[tuple[Block | None, str]]:
+    """What each command of the page printed, with the block in which the page shows it."""
+    command: Block | None = None
+    printed = ""
+    for block in [*blocks(page), None]:
+        if block is not None and block.language == ANSWER:
+            yield block, printed
+            command = None
+            continue
+        if command is not None:
+            yield None, printed
+            command = None
+        if block is None:
+            return
+        if name := re.fullmatch(r"\w+ (\S+\.\S+)", block.language):
+            (folder / name[1]).write_text(block.text)
+        elif block.language == "sh" and "decided " in block.text:
+            command, printed = block, output(block, folder, server)
+
+
+def output(block: Block, folder: Path, server: Server) -> str:
+    program = f"{sys.executable} -m decided"
+    command = re.sub(r"(?m)(^|\| )decided ", rf"\1{program} ", block.text).replace(ADDRESS, server.url)
+    done = subprocess.run(
+        ["sh", "-ec", command], cwd=folder, capture_output=True, text=True, timeout=120, env=plain_environment()
+    )
+    assert (done.returncode, done.stderr) == (0, ""), f"{block.page.name}:{block.line}\n{done.stderr}"
+    return done.stdout
+
+
+def plain_environment() -> dict[str, str]:
+    return environment() | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]), "PYTHONUTF8": "1"}
+
+
+@pytest.fixture(scope="module")
+def default_server() -> Iterator[Server]:
+    with running_server("--model", Settings().model, module="decided") as running:
+        yield running
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.name))
+def test_commands_print_what_is_shown(page: Path, tmp_path: Path, default_server: Server) -> None:
+    found = list(ran(page, tmp_path, default_server))
+    assert any(block is not None for block, _ in found)
+    for block, printed in found:
+        if block is not None:
+            assert TIMES.sub("#", printed) == TIMES.sub("#", block.text), f"{page.name}:{block.line}"
+
+
+def rewrite() -> None:
+    import tempfile
+
+    with running_server("--model", Settings().model, module="decided") as server:
+        for page in PAGES:
+            with tempfile.TemporaryDirectory() as folder:
+                found = [entry for entry in ran(page, Path(folder), server) if entry[0] is not None]
+            lines = page.read_text().splitlines(keepends=True)
+            for block, printed in reversed(found):
+                assert block is not None
+                start = block.line
+                lines[start : start + block.text.count("\n")] = [printed]
+            page.write_text("".join(lines))
