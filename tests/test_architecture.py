@@ -35,6 +35,7 @@ AT_HOME: dict[str, set[str]] = {
     "matplotlib": {"diagram.py"},
     "uvloop": {"cli.py"},
     "argparse": {"cli.py", "commands/"},
+    "pyarrow": {"parquet.py"},
     "yaml": {"questions.py"},
     "prometheus_client": {"metrics.py"},
     "zstandard": {"bodies.py"},

@@ -8,9 +8,9 @@ _EVERY_S = 0.1
 
 
 class Progress:
-    """How many of how many, how fast, and how long it will still take."""
+    """How many of how many, how fast, and how long it will still take. A total that is not known is None."""
 
-    def __init__(self, total: int, unit: str, stream: TextIO, clock: Callable[[], float]) -> None:
+    def __init__(self, total: int | None, unit: str, stream: TextIO, clock: Callable[[], float], done: int = 0) -> None:
         self._total = total
         self._unit = unit
         self._stream = stream
@@ -18,14 +18,14 @@ class Progress:
         self._watched = stream.isatty()
         self._began = clock()
         self._shown = -_EVERY_S
-        self._done = 0
+        self._done = self._before = done
 
-    def advance(self) -> None:
-        self._done += 1
+    def advance(self, number: int = 1) -> None:
+        self._done += number
         elapsed = self._clock() - self._began
         if self._watched and (elapsed - self._shown >= _EVERY_S or self._done == self._total):
             self._shown = elapsed
-            self._write(f"\r{bar(self._done, self._total, elapsed, self._unit)}\x1b[K")
+            self._write(f"\r{bar(self._done, self._total, elapsed, self._unit, self._before)}\x1b[K")
 
     def say(self, message: str) -> None:
         """A message on a line of its own, above the bar."""
@@ -41,10 +41,13 @@ class Progress:
         self._stream.flush()
 
 
-def bar(done: int, total: int, elapsed_s: float, unit: str) -> str:
+def bar(done: int, total: int | None, elapsed_s: float, unit: str, before: int = 0) -> str:
+    """`before` were done when the clock began."""
+    rate = (done - before) / elapsed_s if elapsed_s > 0 else 0.0
+    if total is None:
+        return f"{done} {unit}  {rate:.1f}/s"
     filled = _WIDTH * done // max(total, 1)
     drawn = "#" * filled + "." * (_WIDTH - filled)
-    rate = done / elapsed_s if elapsed_s > 0 else 0.0
     left = clock_time((total - done) / rate) if rate else "?"
     return f"[{drawn}] {done}/{total} {unit}  {rate:.1f}/s  {left} left"
 

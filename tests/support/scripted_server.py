@@ -39,8 +39,11 @@ def scripted_server(script: Script) -> Iterator[tuple[str, list[Asked]]]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
+        def do_GET(self) -> None:
+            self.do_POST()
+
         def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"null")
             asked = Asked(self.path, {name.lower(): value for name, value in self.headers.items()}, body)
             log.append(asked)
             reply = script(asked)

@@ -1,0 +1,64 @@
+"""`decided run`: the same questions about every row of a table."""
+
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from decided.commands.common import add_questions, add_source, positive
+from decided.settings import Settings
+
+SUMMARY = "ask the same questions about every row of a table"
+
+DESCRIPTION = """\
+Read a table, ask questions about every row, and write the table with the answers beside each row.
+
+Formats are told by the names of the files: .csv, .tsv, .jsonl, .parquet (with the extra decided[parquet]). Without
+--out, lines of JSON go to standard output. The state of a row is its column 'state', or the columns named, or else the
+whole row. A row that cannot be answered keeps its place, with the reason in the column 'error'.
+
+A run that was interrupted, in whatever way, goes on where it was: give the same command again. Until it is complete,
+OUT.part has the rows that are finished.
+"""
+
+EPILOG = """\
+try it:
+  decided run messages.csv --questions questions.yaml --out answered.csv
+  decided run m.jsonl --questions questions.yaml --out answered.parquet --state-column subject --state-column text
+  zcat messages.jsonl.gz | decided run - --questions questions.yaml | gzip > answered.jsonl.gz
+  decided run messages.csv --questions questions.yaml --out answered.csv --server http://127.0.0.1:8000
+
+columns added for a question called team: team (the option, the level, or true or false), team.confidence, team.p.OPTION
+for each option, and for levels team.score. Then: warning, error.
+
+exit codes: 0 every row is written, even if some have errors; 2 a setting or the input is wrong; 3 the model cannot be
+loaded, or it or the server went away; 130 interrupted
+"""
+
+OVERRIDES: dict[str, str] = {}
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("source", metavar="INPUT", help="the table; - for standard input")
+    add_questions(parser, required=True)
+    parser.add_argument("--out", metavar="OUT", type=Path, help="the table to write (default: standard output)")
+    parser.add_argument(
+        "--input-format", choices=("csv", "tsv", "jsonl"), help="format of standard input (default: jsonl)"
+    )
+    parser.add_argument(
+        "--state-column",
+        dest="state_columns",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a column to ask about; several make an object",
+    )
+    parser.add_argument(
+        "--concurrency", metavar="N", type=positive, default=128, help="rows under way at a time (default: 128)"
+    )
+    add_source(parser)
+
+
+async def execute(chosen: Settings, given: dict[str, Any]) -> None:
+    from decided.run import Task, run
+
+    await run(chosen, Task(**given | {"state_columns": tuple(given["state_columns"])}))
