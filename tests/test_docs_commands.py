@@ -18,7 +18,7 @@ from decided.settings import Settings
 from tests.support.server import ROOT, Server, running_server
 from tests.test_docs import ADDRESS, Block, blocks, environment
 
-PAGES = [ROOT / "docs" / name for name in ("ask.md",)]
+PAGES = [ROOT / "docs" / name for name in ("ask.md", "eval.md", "run.md")]
 ANSWER = "text answer"
 TIMES = re.compile(r"\d+ ms|[\d.,]+/s|\d+:\d\d(?=[ ,)])")
 

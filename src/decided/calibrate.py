@@ -44,9 +44,9 @@ class Task:
 async def calibrate(settings: Settings, task: Task) -> None:
     """Fit temperatures and report. Raises StartError when that is not possible."""
     _check(task)
-    lines = labelled.lines(_content(task.labels), task.limit)
+    lines = labelled.lines(labelled.content(task.labels), task.limit)
     if not lines:
-        raise InputError(f"{_named(task.labels)} is empty")
+        raise InputError(f"{labelled.named(task.labels)} is empty")
     engine = await started_engine(settings, Metrics())
     try:
         await _check_engine(engine)
@@ -139,20 +139,9 @@ async def _check_engine(engine: Engine) -> None:
         raise ModelError(str(error)) from None
 
 
-def _content(labels: str) -> bytes:
-    try:
-        return sys.stdin.buffer.read() if labels == "-" else Path(labels).read_bytes()
-    except OSError as error:
-        raise InputError(f"{_named(labels)} cannot be read: {error.strerror or error}") from None
-
-
-def _named(labels: str) -> str:
-    return "standard input" if labels == "-" else labels
-
-
 def _report(task: Task, survey: Survey, lines: int) -> None:
     if survey.bad == lines:
-        raise InputError(f"{_named(task.labels)}: no line can be used")
+        raise InputError(f"{labelled.named(task.labels)}: no line can be used")
     if survey.failed > survey.answered:  # the few that were answered may not be like the others
         raise ModelError(f"the model failed on {survey.failed} of {survey.failed + survey.answered} lines")
     fits = {kind: calibration.fit(judged) for kind, judged in survey.judged.items() if judged}

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import uvloop
 
 from decided import logs, settings
-from decided.commands import ask, calibrate, run, serve
+from decided.commands import ask, calibrate, evaluate, run, serve
 from decided.errors import StartError
 from decided.hardware import physical_cores
 from decided.settings import Settings, all_settings
@@ -32,7 +32,7 @@ class Command(Protocol):
     def execute(self, chosen: Settings, given: dict[str, Any]) -> Coroutine[Any, Any, None]: ...
 
 
-COMMANDS: dict[str, Command] = {"serve": serve, "ask": ask, "run": run, "calibrate": calibrate}
+COMMANDS: dict[str, Command] = {"serve": serve, "ask": ask, "run": run, "eval": evaluate, "calibrate": calibrate}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

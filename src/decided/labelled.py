@@ -1,10 +1,12 @@
 """Labelled questions: lines of JSON, each a state with one question or several, and the answers that are right."""
 
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from decided.contract import Choice, Noul, Question, encode
-from decided.errors import DecidedError, Invalid
+from decided.errors import DecidedError, InputError, Invalid
 from decided.reading import quoted, read_object, read_request
 
 _ALONE = "question"
@@ -24,6 +26,7 @@ class LabelledRow(NamedTuple):
     state: str
     questions: Sequence[Question]
     right: Sequence[int]
+    names: Sequence[str]
 
 
 class BadLine(Exception):
@@ -31,6 +34,18 @@ class BadLine(Exception):
 
     def __init__(self, line: int, reason: object) -> None:
         super().__init__(f"line {line}: {reason}")
+
+
+def content(source: str) -> bytes:
+    """All of a file, or of standard input."""
+    try:
+        return sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
+    except OSError as error:
+        raise InputError(f"{named(source)} cannot be read: {error.strerror or error}") from None
+
+
+def named(source: str) -> str:
+    return "standard input" if source == "-" else source
 
 
 def lines(content: bytes, limit: int | None = None) -> list[Line]:
@@ -47,7 +62,8 @@ def read_row(line: Line, max_options: int) -> LabelledRow:
         right = _right(request.questions, body.get("answers"))
     except DecidedError as error:
         raise BadLine(line.number, str(error).replace("the body", "the line", 1)) from None
-    return LabelledRow(line.number, request.states[0], list(request.questions.values()), right)
+    questions = request.questions
+    return LabelledRow(line.number, request.states[0], list(questions.values()), right, list(questions))
 
 
 def _in_plural(row: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from decided.contract import compact
 from decided.errors import InputError
 
 _ROWS = 1024
+_BATCHES_PER_GROUP = 8
 _LARGEST = 2**63
 
 
@@ -20,7 +21,7 @@ def check_that_it_can_be_used(what: str) -> None:
 
 
 def rows(path: Path) -> Iterator[dict[str, Any]]:
-    for batch in _opened(path).iter_batches(_ROWS):
+    for batch in _opened(path).iter_batches(_ROWS, use_threads=False):
         yield from batch.to_pylist()
 
 
@@ -37,6 +38,7 @@ def _opened(path: Path) -> Any:
     import pyarrow
     from pyarrow.parquet import ParquetFile
 
+    pyarrow.set_memory_pool(pyarrow.system_memory_pool())  # the default one keeps what it had
     try:
         return ParquetFile(path)
     except (pyarrow.ArrowInvalid, OSError) as error:
@@ -59,7 +61,7 @@ def write(
     if source is not None:
         given = _opened(source)
         before = list(given.schema_arrow)
-        batches = (batch.columns for batch in given.iter_batches(_ROWS))
+        batches = (batch.columns for batch in given.iter_batches(_ROWS, use_threads=False))
     else:
         kinds = _kinds(finished(), added)
         before = [pyarrow.field(name, plain[kind]) for name, kind in kinds.items()]
@@ -70,10 +72,16 @@ def write(
     schema = pyarrow.schema([*before, *fields])
     chunks = _chunks(finished())
     with ParquetWriter(out, schema) as writer:
+        group: list[Any] = []
         for arrays in batches:
             chunk = next(chunks)
             new = [pyarrow.array([row.get(name) for row in chunk], plain[kind]) for name, kind in added.items()]
-            writer.write_batch(pyarrow.RecordBatch.from_arrays([*arrays, *new], schema=schema))
+            group.append(pyarrow.RecordBatch.from_arrays([*arrays, *new], schema=schema))
+            if len(group) == _BATCHES_PER_GROUP:
+                writer.write_table(pyarrow.Table.from_batches(group))
+                group.clear()
+        if group:
+            writer.write_table(pyarrow.Table.from_batches(group))
 
 
 def _chunks(found: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:

@@ -29,6 +29,7 @@ _ROWS_PER_REQUEST = 16
 
 Finished = tuple[Row, dict[str, Any]]
 Sink = Callable[[list[Finished]], None]
+Settle = Callable[[int, dict[str, Any]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,8 @@ class Task:
     concurrency: int = 128
     server: str | None = None
     api_key: str | None = None
+    ray: str | None = None
+    ray_workers: int | None = None
 
 
 async def run(settings: Settings, task: Task) -> None:
@@ -146,7 +149,7 @@ async def _through(
 
     async def work() -> None:
         while chunk := await window.take(per_request):
-            await _ask(task, asked, decider, chunk, window)
+            await ask_rows(task, asked, decider, chunk, window.settle)
 
     try:
         async with asyncio.TaskGroup() as group:
@@ -163,9 +166,10 @@ async def _through(
         )
 
 
-async def _ask(
-    task: Task, asked: dict[str, Question], decider: Decider, chunk: list[tuple[int, Row]], window: "_Window"
+async def ask_rows(
+    task: Task, asked: dict[str, Question], decider: Decider, chunk: list[tuple[int, Row]], settle: Settle
 ) -> None:
+    """Ask about some rows, each with its number; settle each as soon as it is answered."""
     numbers, states = [], []
     for number, row in chunk:
         try:
@@ -174,13 +178,13 @@ async def _ask(
             states.append(state_of(row, task.state_columns))
             numbers.append(number)
         except KeyError as missing:
-            window.settle(number, columns.failed(asked, f"the column {missing} is missing"))
+            settle(number, columns.failed(asked, f"the column {missing} is missing"))
         except ValueError as problem:
-            window.settle(number, columns.failed(asked, str(problem)))
+            settle(number, columns.failed(asked, str(problem)))
     if states:
         async with aclosing(decider.batch(states, asked)) as results:
             async for result in results:
-                window.settle(numbers[result.index], columns.values(asked, result))
+                settle(numbers[result.index], columns.values(asked, result))
 
 
 class _Window:

@@ -1,5 +1,6 @@
 """`decided run`: the same questions about every row of a table."""
 
+import asyncio
 from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ try it:
   decided run m.jsonl --questions questions.yaml --out answered.parquet --state-column subject --state-column text
   zcat messages.jsonl.gz | decided run - --questions questions.yaml | gzip > answered.jsonl.gz
   decided run messages.csv --questions questions.yaml --out answered.csv --server http://127.0.0.1:8000
+  decided run s3-mount/messages.parquet --questions questions.yaml --out s3-mount/answered.parquet --ray auto
 
 columns added for a question called team: team (the option, the level, or true or false), team.confidence, team.p.OPTION
 for each option, and for levels team.score. Then: warning, error.
@@ -55,10 +57,24 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--concurrency", metavar="N", type=positive, default=128, help="rows under way at a time (default: 128)"
     )
+    parser.add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        help="run on the Ray cluster at this address; 'local' starts one here (decided[ray])",
+    )
+    parser.add_argument(
+        "--ray-workers", metavar="N", type=positive, help="models, or clients of --server, on the cluster"
+    )
     add_source(parser)
 
 
 async def execute(chosen: Settings, given: dict[str, Any]) -> None:
     from decided.run import Task, run
 
-    await run(chosen, Task(**given | {"state_columns": tuple(given["state_columns"])}))
+    task = Task(**given | {"state_columns": tuple(given["state_columns"])})
+    if task.ray is None:
+        await run(chosen, task)
+    else:
+        from decided import raydata
+
+        await asyncio.to_thread(raydata.run, chosen, task)

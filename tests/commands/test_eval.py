@@ -1,0 +1,196 @@
+"""`decided eval`: the whole way from labels to a report, for people, for machines, and as a page."""
+
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands.conftest import Run
+from tests.support.server import Server
+from tests.test_calibrate import CHOICE, NOUL, labels, written
+
+NAMES = ["Which?", "How much?", "Is it so?"]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return written(tmp_path / "labels.jsonl", labels(60))
+
+
+def sections(done_out: str) -> dict[str, Any]:
+    return {section["title"]: section for section in json.loads(done_out)["sections"]}
+
+
+def test_the_report_has_what_the_rows_say(decided: Run, path: Path, server: Server) -> None:
+    done = decided("eval", path, "--json")
+    assert (done.code, done.err) == (0, "")
+    report = json.loads(done.out)
+    found = sections(done.out)
+    assert (report["model"], report["lines"], report["skipped"]) == ("fake", 120, 0)
+    assert set(found) == {"all questions", *NAMES}
+    assert found["all questions"]["a"]["scores"]["rows"] == 180
+    nouls = found["Is it so?"]["a"]
+    assert nouls["scores"]["accuracy"]["value"] == 0.8  # as `labels` makes them
+    assert (
+        sum(map(sum, nouls["confusion"])) == sum(nouls["histogram"]) == sum(rows for rows, _, _ in nouls["bins"]) == 60
+    )
+    right = [line["answers"]["which"] for line in labels(60) if "answers" in line]
+    states = [line["state"] for line in labels(60) if "answers" in line]
+    said = [server.ask(state, {"q": CHOICE}).json["answers"]["q"]["choice"] for state in states]
+    expected = sum(a == b for a, b in zip(right, said, strict=True)) / 60
+    assert found["Which?"]["a"]["scores"]["accuracy"]["value"] == pytest.approx(expected)
+    assert decided("eval", path, "--json").out == done.out  # chance is seeded
+
+
+def test_a_table_for_people(decided: Run, path: Path) -> None:
+    done = decided("eval", path)
+    assert done.out.startswith("fake: 120 lines\n\nall questions\n")
+    assert "Is it so? (noul)" in done.out
+    assert re.search(r"fake +60 +80\.0% +68\.2%-88\.2% ", done.out)  # the interval after Wilson
+    assert "confidence from   0.00" in done.out
+    assert "right, then chosen" in done.out
+
+
+def test_two_models_on_the_same_rows(decided: Run, path: Path, server: Server) -> None:
+    done = decided("eval", path, "--against", "standin", "--json")
+    assert done.code == 0
+    report = json.loads(done.out)
+    assert (report["model"], report["against"]) == ("fake", "standin")
+    for section in report["sections"]:
+        one = section["comparison"]
+        first, second = (section[part]["scores"]["accuracy"]["value"] for part in "ab")
+        assert one["accuracy"]["value"] == pytest.approx(first - second)
+        assert (one["only_a_right"] - one["only_b_right"]) / one["rows"] == pytest.approx(first - second)
+    same = decided("eval", path, "--against", server.url)
+    assert "difference in accuracy +0.0% (+0.0% to +0.0%): only the first is right in 0 rows" in same.out
+    assert "McNemar's exact p = 1" in same.out
+
+
+def test_a_server_gives_the_same_report(decided: Run, path: Path, server: Server) -> None:
+    here, there = decided("eval", path, "--json"), decided("eval", path, "--json", "--server", server.url)
+    assert json.loads(here.out) == json.loads(there.out)
+
+
+def test_lines_that_cannot_be_used_are_named_and_left_out(decided: Run, tmp_path: Path) -> None:
+    rows = [{"state": state, "question": NOUL, "answer": True} for state in ("a", "FAIL", "b")]
+    path = written(tmp_path / "labels.jsonl", [{"state": 1}, *rows])
+    done = decided("eval", path)
+    assert done.out.startswith("fake: 2 lines, 2 skipped\n")
+    assert "skipped line 1" in done.err
+    assert "skipped line 3: inference failed" in done.err
+
+
+def test_questions_too_many_to_tell_apart_are_put_together_by_type(decided: Run, tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [
+        {"state": str(n), "question": {"type": "noul", "instructions": f"Is it {n}?"}, "answer": n % 2 == 0}
+        for n in range(30)
+    ]
+    rows += [
+        {"state": str(n), "question": {"type": "choice", "criteria": {f"{n}a": None, f"{n}b": None}}, "answer": f"{n}a"}
+        for n in range(30)
+    ]
+    found = sections(decided("eval", written(tmp_path / "labels.jsonl", rows), "--json").out)
+    assert set(found) == {"all questions", "all of type noul", "all of type choice"}
+    assert found["all of type noul"]["a"]["scores"]["macro_f1"] is not None
+    assert found["all of type choice"]["a"]["scores"]["macro_f1"] is None  # their options are not the same
+    assert "confusion" not in found["all of type choice"]["a"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["no-such-file"], 2, "no-such-file cannot be read"),
+        (["LABELS", "--html", "no/such/folder.html"], 2, "must be a file in a directory that exists"),
+        (["LABELS", "--model", "nothing"], 3, "unknown kind"),
+        (["LABELS", "--against", "nothing"], 3, "unknown kind"),
+        (["EMPTY"], 2, "is empty"),
+        (["USELESS"], 2, "no line can be used"),
+        (["FAILING"], 3, "no answer to 3 of 4 lines"),
+    ],
+)
+def test_mistakes(decided: Run, tmp_path: Path, path: Path, arguments: list[str], code: int, said: str) -> None:
+    row = {"question": NOUL, "answer": True}
+    files = {
+        "LABELS": path,
+        "EMPTY": written(tmp_path / "empty", []),
+        "USELESS": written(tmp_path / "useless", [{"a": 1}]),
+        "FAILING": written(tmp_path / "failing", [{"state": s, **row} for s in ("FAIL", "FAIL", "FAIL", "ok")]),
+    }
+    done = decided("eval", *(files.get(argument, argument) for argument in arguments))
+    assert done.code == code
+    assert said in done.err
+    assert "Traceback" not in done.err
+
+
+# --- the page ---
+
+
+class Page(HTMLParser):
+    """What stands on a page, and whether its tags are closed in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+
+def test_the_page_is_whole_and_asks_nothing_of_the_network(decided: Run, tmp_path: Path) -> None:
+    hostile = "</title><script>alert(1)</script>\"'&"
+    question = {"type": "choice", "instructions": hostile, "criteria": {hostile: None, "b": None}}
+    rows: list[dict[str, Any]] = [{"state": str(n), "question": question, "answer": "b"} for n in range(25)]
+    path, html = written(tmp_path / "labels.jsonl", [*rows, *labels(10)]), tmp_path / "report.html"
+    done = decided("eval", path, "--html", html, "--against", "standin")
+    assert (done.code, f"written: {html}" in done.out) == (0, True)
+    text = html.read_text()
+    page = Page()
+    page.feed(text)
+    assert page.open == []
+    assert not {tag for tag, _ in page.tags} & {"script", "link", "img", "iframe", "object"}
+    assert not [value for _, given in page.tags for name, value in given.items() if name in ("src", "href")]
+    assert "http://" not in text
+    assert "https://" not in text
+    assert "default-src 'none'" in text
+    assert "prefers-color-scheme: dark" in text
+    assert hostile in page.words
+    pictures = [given for tag, given in page.tags if tag == "svg"]
+    assert len(pictures) == 3 * 5  # all questions, and the four kinds of them
+    assert all(given["role"] == "img" and given["aria-label"] for given in pictures)
+    numbers = re.findall(r'(?:points|[xy][12]?|c[xy]|r|width|height)="([^"]*)"', text)
+    assert numbers
+    assert all("nan" not in number and "inf" not in number for number in numbers)
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Debian's Chromium")
+def test_the_page_in_a_real_browser(decided: Run, path: Path, tmp_path: Path) -> None:
+    html = tmp_path / "report.html"
+    assert decided("eval", path, "--html", html).code == 0
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+    flags += ["--disable-component-update", "--disable-sync", f"--user-data-dir={tmp_path / 'browser'}"]
+    done = subprocess.run(
+        ["chromium", *flags, "--enable-logging=stderr", "--dump-dom", html.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "<h2>all questions</h2>" in done.stdout
+    assert "CONSOLE" not in done.stderr  # where a browser says what it refused or could not read
