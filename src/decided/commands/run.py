@@ -1,6 +1,5 @@
 """`decided run`: the same questions about every row of a table."""
 
-import asyncio
 from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
@@ -77,4 +76,4 @@ async def execute(chosen: Settings, given: dict[str, Any]) -> None:
     else:
         from decided import raydata
 
-        await asyncio.to_thread(raydata.run, chosen, task)
+        raydata.run(chosen, task)  # nothing else runs on this loop
