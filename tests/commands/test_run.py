@@ -1,7 +1,12 @@
 """`decided run`: tables in and out, errors beside their rows, and what is refused."""
 
+import contextlib
 import csv
 import json
+import os
+import re
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,9 +16,10 @@ import pyarrow.parquet
 import pytest
 
 from decided.decider import opened
+from decided.progress import bar
 from tests.commands.conftest import Run
 from tests.support.scripted_server import Asked, Scripted, scripted_server
-from tests.support.server import Server
+from tests.support.server import ROOT, Server
 
 QUESTIONS: dict[str, Any] = {
     "team": {"type": "choice", "criteria": {"billing": "invoices", "delivery": None}},
@@ -298,3 +304,25 @@ def test_a_server_that_goes_away_ends_the_run_and_leaves_what_was_done(
         left[0] = 100
         assert decided(*command).code == 0
     assert len(read_jsonl(out)) == 200
+
+
+def test_progress_of_a_run_that_goes_on_counts_its_own_rate() -> None:
+    assert bar(150, 200, 10.0, "rows", before=100) == "[##################......] 150/200 rows  5.0/s  0:10 left"
+    assert bar(150, None, 10.0, "rows", before=100) == "150 rows  5.0/s"
+
+
+def test_on_a_terminal_a_line_tells_how_far_it_is(tmp_path: Path, questions: Path) -> None:
+    source = jsonl(tmp_path / "in.jsonl", [{"state": f"SLEEP=0.001 {n}"} for n in range(300)])
+    inner, outer = os.openpty()
+    command = [sys.executable, "-m", "tests.support.fake_server", "run", source, "--questions", questions]
+    process = subprocess.Popen(
+        [*map(str, command), "--out", str(tmp_path / "out.jsonl"), "--model", "fake"], cwd=ROOT, stderr=outer
+    )
+    os.close(outer)
+    shown = b""
+    with contextlib.suppress(OSError):  # how a terminal ends
+        while part := os.read(inner, 4096):
+            shown += part
+    os.close(inner)
+    assert process.wait(30) == 0
+    assert re.search(rb"\[#+\.*\] \d+/300 rows  [\d.]+/s  \d+:\d\d left", shown)

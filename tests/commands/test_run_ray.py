@@ -26,7 +26,7 @@ QUESTIONS = {
 def run(*arguments: Any) -> None:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SERVICE_")}
     command = [sys.executable, "-m", "decided", "run", *map(str, arguments)]
-    done = subprocess.run(command, cwd=ROOT, env=kept, capture_output=True, text=True, timeout=150)
+    done = subprocess.run(command, cwd=ROOT, env=kept, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
 
 
