@@ -25,12 +25,13 @@ Run = Callable[..., Done]
 
 @pytest.fixture
 def decided(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
-    """The command line in this process, with `fake` as one more kind of model and as the default."""
+    """The command line in this process, with `fake` and `fake-remote` as more kinds of model, `fake` as the default."""
     for name in list(os.environ):
         if name.startswith("SERVICE_") or name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("SERVICE_MODEL", "fake")
     monkeypatch.setitem(KINDS, "fake", "tests.support.fake_model")
+    monkeypatch.setitem(KINDS, "fake-remote", "tests.spec.engines")
 
     def run(*arguments: object, stdin: bytes = b"") -> Done:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))

@@ -8,7 +8,6 @@ import pytest
 
 from decided import bars
 from decided.contract import ChoiceAnswer, SingleResponse, Usage
-from decided.engine import KINDS
 from tests.commands.conftest import Run
 from tests.support.server import Server, running_server
 
@@ -191,10 +190,7 @@ def test_a_file_of_questions_that_is_none(decided: Run, tmp_path: Path, content:
     assert said in done.err
 
 
-def test_a_model_that_cannot_take_so_many_options_says_so(
-    decided: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setitem(KINDS, "fake-remote", "tests.spec.engines")
+def test_a_model_that_cannot_take_so_many_options_says_so(decided: Run, tmp_path: Path) -> None:
     (tmp_path / "alive").touch()
     done = decided(
         "ask", "x", "--choice", "Which?", *map(str, range(27)), "--model", f"fake-remote:{tmp_path / 'alive'}"

@@ -57,10 +57,10 @@ def test_a_table_for_people(decided: Run, path: Path) -> None:
 
 
 def test_two_models_on_the_same_rows(decided: Run, path: Path, server: Server) -> None:
-    done = decided("eval", path, "--against", "standin", "--json")
+    done = decided("eval", path, "--against", f"fake-remote:{path}", "--json")
     assert done.code == 0
     report = json.loads(done.out)
-    assert (report["model"], report["against"]) == ("fake", "standin")
+    assert (report["model"], report["against"]) == ("fake", "far")
     for section in report["sections"]:
         one = section["comparison"]
         first, second = (section[part]["scores"]["accuracy"]["value"] for part in "ab")
@@ -159,7 +159,7 @@ def test_the_page_is_whole_and_asks_nothing_of_the_network(decided: Run, tmp_pat
     question = {"type": "choice", "instructions": hostile, "criteria": {hostile: None, "b": None}}
     rows: list[dict[str, Any]] = [{"state": str(n), "question": question, "answer": "b"} for n in range(25)]
     path, html = written(tmp_path / "labels.jsonl", [*rows, *labels(10)]), tmp_path / "report.html"
-    done = decided("eval", path, "--html", html, "--against", "standin")
+    done = decided("eval", path, "--html", html, "--against", f"fake-remote:{path}")
     assert (done.code, f"written: {html}" in done.out) == (0, True)
     text = html.read_text()
     page = Page()

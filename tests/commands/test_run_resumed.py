@@ -153,7 +153,7 @@ def test_it_does_not_go_on_with_other_rows_questions_or_models(tmp_path: Path, d
     questions.write_text(json.dumps(QUESTIONS))
     assert "other state columns" in decided(*command, "--state-column", "id").err
     assert "other temperature" in decided(*command, "--temperature", "2").err
-    assert "other model" in decided(*command, "--model", "standin").err
+    assert "other model" in decided(*command, "--model", f"fake-remote:{source}").err
     assert part.read_bytes() == before
     assert decided(*command).code == 0
     assert not part.exists()
