@@ -2,7 +2,9 @@
 
 `state.onnx` reads one window of a state and yields the keys and values of every layer; `question.onnx` reads
 questions with those at hand and yields the logits of their markers. Dense layers work on packed `[tokens, hidden]`;
-only attention is laid out per question, through `grid` (question, place) -> token and `cell` token -> place.
+only attention is laid out in rows: `grid` (row, place) -> token that asks, `seen` (row, key) -> token that may be seen,
+`cell` token -> place. A question is one row; one with many options is several, each of a few whole options, so that the
+cost of attention grows with the number of options and not with its square.
 
 Weights are bytes with a scale per output, activations are rounded to bytes with a scale per token, and their integer
 products are exact: no token's result can depend on what else is in the batch. (ONNX Runtime's own dynamic quantisation
@@ -137,14 +139,18 @@ def state_attention(g: Graph, x: str, i: int, w: Weights) -> str:
 
 
 def question_attention(g: Graph, x: str, i: int, w: Weights) -> str:
-    """Packed tokens of several questions, each of which sees the state and, where `bias` is 0, itself."""
+    """Packed tokens of several questions. A row of `grid` sees the state and, where `bias` is 0, its row of `seen`."""
     n = f"layers.{i}"
-    g.op("Gather", [projected(g, x, i, w), "grid"], f"{n}.laid")
-    g.op("Reshape", [f"{n}.laid", "shape.heads"], f"{n}.heads")
-    g.op("Split", [f"{n}.heads"], f"{n}.part", axis=2, num_outputs=3, outputs=3)
-    for part, name in ((0, f"{n}.q"), (1, f"{n}.k"), (2, f"{n}.v")):
-        g.op("Squeeze", [f"{n}.part.{part}", "axis.2"], f"{name}.flat")
-        g.op("Transpose", [f"{name}.flat"], name, perm=[0, 2, 3, 1] if part == 1 else [0, 2, 1, 3])
+    g.op("Split", [projected(g, x, i, w), "shape.parts"], f"{n}.part", axis=1, outputs=2)
+    g.op("Gather", [f"{n}.part.0", "grid"], f"{n}.q.laid")
+    g.op("Reshape", [f"{n}.q.laid", "shape.split"], f"{n}.q.heads")
+    g.op("Transpose", [f"{n}.q.heads"], f"{n}.q", perm=[0, 2, 1, 3])
+    g.op("Gather", [f"{n}.part.1", "seen"], f"{n}.kv.laid")
+    g.op("Reshape", [f"{n}.kv.laid", "shape.heads"], f"{n}.kv.heads")
+    g.op("Split", [f"{n}.kv.heads"], f"{n}.kv", axis=2, num_outputs=2, outputs=2)
+    for part, name, order in ((0, f"{n}.k", [0, 2, 3, 1]), (1, f"{n}.v", [0, 2, 1, 3])):
+        g.op("Squeeze", [f"{n}.kv.{part}", "axis.2"], f"{name}.flat")
+        g.op("Transpose", [f"{name}.flat"], name, perm=order)
     g.op("MatMul", [f"{n}.q", f"key_{i}"], f"{n}.state.score")
     g.op("MatMul", [f"{n}.q", f"{n}.k"], f"{n}.own.raw")
     g.op("Add", [f"{n}.own.raw", "bias"], f"{n}.own.score")
@@ -190,8 +196,9 @@ def head(g: Graph, x: str, w: Weights) -> None:
 def _build(w: Weights, spans: Weights, exact: bool, state: bool) -> tuple[onnx.ModelProto, dict[str, Array]]:
     """One graph, with every weight still to be written to the external file."""
     g = Graph(exact, spans)
-    lists = {"shape.heads": [0, 0, 3, HEADS, WIDTH], "shape.split": [0, 0, HEADS, WIDTH], "shape.tokens": [-1, HIDDEN]}
-    for name, value in {**lists, "axis.0": [0], "axis.1": [1], "axis.2": [2]}.items():
+    lists = {"shape.heads": [0, 0, 2, HEADS, WIDTH], "shape.split": [0, 0, HEADS, WIDTH], "shape.tokens": [-1, HIDDEN],
+             "shape.parts": [HIDDEN, 2 * HIDDEN], "axis.0": [0], "axis.1": [1], "axis.2": [2]}  # fmt: skip
+    for name, value in lists.items():
         g.constant(name, np.array(value, np.int64))
     for name, number in (("step", 1 / 127), ("tiny", 1e-12), ("one", 1.0)):
         g.constant(name, np.array(number, np.float32))
@@ -214,9 +221,9 @@ def _build(w: Weights, spans: Weights, exact: bool, state: bool) -> tuple[onnx.M
         cached[f"value_{i}"] = (real, [1, HEADS, "tokens" if state else "state", WIDTH])
     outputs = cached if state else {"logits": (real, ["options"])}
     if not state:
-        inputs |= {"grid": (integer, ["sequences", "places"]), "cell": (integer, ["tokens"]),
-                   "markers": (integer, ["options"]), "lengths": (integer, [2]),
-                   "bias": (real, ["sequences", 1, "places", "places"]), **cached}  # fmt: skip
+        inputs |= {"grid": (integer, ["rows", "places"]), "seen": (integer, ["rows", "keys"]),
+                   "cell": (integer, ["tokens"]), "markers": (integer, ["options"]), "lengths": (integer, [2]),
+                   "bias": (real, ["rows", 1, "places", "keys"]), **cached}  # fmt: skip
     graph = helper.make_graph(
         g.nodes, "decided",
         [helper.make_tensor_value_info(n, t, s) for n, (t, s) in inputs.items()],

@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,6 +41,7 @@ Ints = NDArray[np.int64]
 LAYERS = 12
 CACHED = [f"{part}_{layer}" for layer in range(LAYERS) for part in ("key", "value")]
 _HIDDEN_FROM = np.float32(-1e9)
+_ROW_TOKENS = 192
 _RUN_TOKENS = 512
 """Question tokens in one run of the graph: more gains nothing on a CPU, and attention pads to the longest question."""
 
@@ -51,6 +53,7 @@ class _Asked(NamedTuple):
     position: Ints
     part: Ints
     markers: Ints
+    marked: NDArray[np.bool_]
     temperature: float
     order: list[int]
     cuts: tuple[Cut, ...]
@@ -130,12 +133,15 @@ class Embedded:
             ids += [MARK, *text.ids]
             position += range(start, start + 1 + len(text.ids))
             part += [number] * (1 + len(text.ids))
+        marked = np.zeros(len(ids), np.bool_)
+        marked[markers] = True
         bucket = sum(len(texts) > edge for edge in self._edges)
         return _Asked(
             np.array(ids, np.int64),
             np.array(position, np.int64),
             np.array(part, np.int64),
             np.array(markers, np.int64),
+            marked,
             self._temperatures[kind][bucket],
             order,
             lead.cuts + prompts.joined([text.cuts for text in texts]),
@@ -177,26 +183,48 @@ def _groups(questions: list[_Asked]) -> Iterator[list[_Asked]]:
     yield group
 
 
+def _rows(asked: _Asked) -> list[tuple[Ints, Ints]]:
+    """(tokens that ask, tokens that may be seen) for each row of attention, as indices into the question.
+
+    A short question is one row. A long one is cut between options: each row sees the instructions, all markers and
+    its own options, so the work grows with the number of options and not with its square.
+    """
+    everything = np.arange(len(asked.ids))
+    if len(asked.ids) <= _ROW_TOKENS:
+        return [(everything, everything)]
+    first = int(asked.markers[0])
+    rows = [(everything[:first], everything[:first])]
+    edges = [*asked.markers.tolist(), len(asked.ids)]
+    start = first
+    for edge, following in pairwise([*edges, edges[-1] + _ROW_TOKENS]):
+        if following - start > _ROW_TOKENS and edge > start:
+            others = asked.markers[(asked.markers < start) | (asked.markers >= edge)]
+            rows.append((everything[start:edge], np.concatenate([everything[:first], everything[start:edge], others])))
+            start = edge
+    return rows
+
+
 def _packed(group: list[_Asked], state_tokens: int) -> dict[str, NDArray[Any]]:
-    """The graph's inputs for some questions: tokens back to back, and where each stands in its question."""
-    sizes = [len(asked.ids) for asked in group]
-    longest, starts = max(sizes), np.cumsum([0, *sizes])
-    grid = np.zeros((len(group), longest), np.int64)
-    cell = np.concatenate([i * longest + np.arange(size) for i, size in enumerate(sizes)])
-    bias = np.full((len(group), 1, longest, longest), _HIDDEN_FROM, np.float32)
-    for i, (asked, size) in enumerate(zip(group, sizes, strict=True)):
-        grid[i, :size] = np.arange(starts[i], starts[i] + size)
-        seen = (asked.part[:, None] == asked.part[None]) | (asked.part[None] == 0)
-        seen[np.ix_(asked.markers, asked.markers)] = True
-        bias[i, 0, :size, :size][seen] = 0
+    """The graph's inputs for some questions: tokens back to back, and who sees whom."""
+    starts = np.cumsum([0, *(len(asked.ids) for asked in group)])
+    rows = [(i, *row) for i, asked in enumerate(group) for row in _rows(asked)]
+    places, keys = max(len(asks) for _, asks, _ in rows), max(len(sees) for _, _, sees in rows)
+    grid, seen = np.zeros((len(rows), places), np.int64), np.zeros((len(rows), keys), np.int64)
+    bias = np.full((len(rows), 1, places, keys), _HIDDEN_FROM, np.float32)
+    for r, (i, asks, sees) in enumerate(rows):
+        part, marked = group[i].part, group[i].marked
+        grid[r, : len(asks)], seen[r, : len(sees)] = asks + starts[i], sees + starts[i]
+        both = (part[asks][:, None] == part[sees]) | (part[sees] == 0) | (marked[asks][:, None] & marked[sees])
+        bias[r, 0, : len(asks), : len(sees)][both] = 0
     return {
         "ids": np.concatenate([asked.ids for asked in group]),
         "position": np.concatenate([asked.position for asked in group]),
         "segment": np.ones(starts[-1], np.int64),
         "grid": grid,
-        "cell": cell,
+        "seen": seen,
+        "cell": np.concatenate([r * places + np.arange(len(asks)) for r, (_, asks, _) in enumerate(rows)]),
         "markers": np.concatenate([asked.markers + start for asked, start in zip(group, starts, strict=False)]),
-        "lengths": np.array([state_tokens, longest], np.int64),
+        "lengths": np.array([state_tokens, keys], np.int64),
         "bias": bias,
     }
 
