@@ -63,7 +63,7 @@ exit codes: 0 done, even if some lines were skipped; 2 a setting or the input is
 fails on most lines
 """
 
-_ONLY_TO_SERVE = frozenset({"host", "port", "max_in_flight", "max_body_bytes", "temperature"})
+_ONLY_TO_SERVE = frozenset({"host", "port", "max_in_flight", "max_body_bytes", "page", "temperature"})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

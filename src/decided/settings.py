@@ -91,6 +91,7 @@ class Settings:
     small_batch: int | None = _setting(
         None, "questions per forward pass, for some GPU models (default: the model's own)", _whole(1, 65_536)
     )
+    page: str = _setting("on", "on serves the playground, a page for people, at /; off does not", _one_of("on", "off"))
     log_level: str = _setting(
         "info",
         "debug, info, warning or error; info has one line per request",
