@@ -45,7 +45,7 @@ class App:
         }
         self._page_files: dict[str, tuple[str, Handler]] = {}
         if playground is not None:
-            self._page_files = {path: ("GET", playground.reply) for path in playground.paths}
+            self._page_files = dict.fromkeys(playground.paths, ("GET", playground.reply))
             self._routes["/"] = self._page_files.pop("/")
 
     def endpoint(self, path: str) -> str:

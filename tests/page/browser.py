@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from playwright.sync_api import Browser, Locator, Page, Request, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, sync_playwright
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _FLAGS = (
@@ -49,11 +49,15 @@ class Playground:
         self.troubles: list[str] = []
         """All that went wrong behind the page: errors of scripts, the policy, requests to anywhere else."""
         page.add_init_script(_REPORT_VIOLATIONS)
-        page.on("console", lambda said: said.type in ("error", "warning") and self.troubles.append(said.text))
+        page.on("console", self._on_console)
         page.on("pageerror", lambda error: self.troubles.append(str(error)))
-        page.on("request", self._look_at)
+        page.on("request", self._on_request)
 
-    def _look_at(self, request: Request) -> None:
+    def _on_console(self, said: ConsoleMessage) -> None:
+        if said.type in ("error", "warning"):
+            self.troubles.append(said.text)
+
+    def _on_request(self, request: Request) -> None:
         if not request.url.startswith(f"{self.url}/"):
             self.troubles.append(f"a request to {request.url}")
 

@@ -66,6 +66,13 @@ def test_nothing_sticks_out_at_any_width(browser: Browser, served: Server, width
         assert playground.troubles == []
 
 
+def test_on_a_narrow_screen_the_answers_come_into_view(browser: Browser, served: Server) -> None:
+    with opened(browser, served.url, viewport={"width": 390, "height": 800}) as playground:
+        expect(playground.page.get_by_role("heading", name="Answers")).not_to_be_in_viewport()
+        playground.ask()
+        expect(playground.page.get_by_role("heading", name="Answers")).to_be_in_viewport()
+
+
 def test_light_and_dark_differ(browser: Browser, served: Server) -> None:
     colours = []
     for scheme in ("light", "dark"):

@@ -13,7 +13,8 @@ from playwright.sync_api import Browser, expect
 
 from tests.page.browser import Playground, opened
 from tests.page.conftest import KEY
-from tests.support.server import Server
+from tests.support.server import ROOT, Server
+from tests.test_docs import ADDRESS, ANSWER, blocks
 
 AWKWARD = """It's "quoted", costs $HOME and `ls`,
 JSON
@@ -50,6 +51,16 @@ def test_curl_and_python_give_the_answers_of_the_page(browser: Browser, served: 
         assert run_curl(playground.request("curl"))["answers"] == real
         printed = run([sys.executable, "-"], playground.request("Python")).splitlines()
         assert printed == [f"{name} {answer}" for name, answer in real.items()]
+
+
+@pytest.mark.parametrize("example", ["triage", "moderation", "routing", "grading"])
+def test_the_tutorial_shows_what_the_page_copies(browser: Browser, served: Server, example: str) -> None:
+    page = ROOT / "docs" / "tutorials" / f"{example}.md"
+    shown, answer, program = blocks(page)
+    assert (shown.is_curl, answer.language, program.language) == (True, ANSWER, "python")
+    assert f"{ADDRESS}/#{example}" in page.read_text()
+    with opened(browser, served.url, f"#{example}") as playground:
+        assert playground.request("curl").replace(served.url, ADDRESS) == shown.text
 
 
 def test_awkward_text_survives(playground: Playground, served: Server) -> None:

@@ -32,7 +32,9 @@ function App() {
     setOutcome({ ...found, asked: draft });
     say(spoken({ ...found, asked: draft }));
     if (found.status === 401) focusSoon("key");
+    else showAnswers();
   };
+  const keyRefused = outcome?.status === 401;
   const latest = useRef(submit);
   latest.current = submit;
 
@@ -75,8 +77,10 @@ function App() {
           </button>
           <span class="hint keys"><kbd>Ctrl</kbd> <kbd>Enter</kbd></span>
           <${Field} id="key" class="key" label="API key" type="password" value=${key} onText=${setKey}
-            placeholder="if the server has one" aria-describedby="key-note" aria-invalid=${outcome?.status === 401 ? "true" : null} />
-          <span id="key-note" class="unseen">Kept in this page alone, until it is closed.</span>
+            placeholder="if the server has one" aria-describedby="key-note" aria-invalid=${keyRefused ? "true" : null} />
+          <p id="key-note" class=${keyRefused ? "wrong" : "unseen"}>
+            ${keyRefused ? "The server wants another key." : "Kept in this page alone, until it is closed."}
+          </p>
         </div>
       </div>
       <div class="right">
@@ -131,6 +135,12 @@ function Request({ draft, withKey, say }) {
       </div>
     </section>
   `;
+}
+
+// On a narrow screen the answers stand below the editor.
+function showAnswers() {
+  const title = document.getElementById("answers-title");
+  if (title.getBoundingClientRect().top > innerHeight - 120) title.scrollIntoView();
 }
 
 function linkTo(draft) {
