@@ -99,7 +99,7 @@ def test_a_wrong_key_and_then_the_right_one(browser: Browser, keyed: Server) -> 
             expect(playground.note).to_contain_text("missing or wrong API key")
             expect(playground.key).to_be_focused()
             assert playground.key.get_attribute("aria-invalid") == "true"
-            expect(playground.key).to_have_accessible_description("The server wants another key.")
+            expect(playground.key).to_have_accessible_description("The server asks for a valid key.")
         for key in (KEY, FOREIGN_KEY):
             playground.key.fill(key)
             playground.ask()

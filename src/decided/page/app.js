@@ -79,7 +79,7 @@ function App() {
           <${Field} id="key" class="key" label="API key" type="password" value=${key} onText=${setKey}
             placeholder="if the server has one" aria-describedby="key-note" aria-invalid=${keyRefused ? "true" : null} />
           <p id="key-note" class=${keyRefused ? "wrong" : "unseen"}>
-            ${keyRefused ? "The server wants another key." : "Kept in this page alone, until it is closed."}
+            ${keyRefused ? "The server asks for a valid key." : "Kept in this page alone, until it is closed."}
           </p>
         </div>
       </div>

@@ -4,9 +4,15 @@ const WIDTH = 96;
 const BASE = new URL(".", document.baseURI); // so that the page also works under a path of a reverse proxy
 export const ADDRESS = new URL("v1/systemone", BASE).href;
 
+// What JSON.stringify would not write: text that is JSON already, and an object as pairs, in their order.
 class Raw {
   constructor(text) {
     this.text = text;
+  }
+}
+class Pairs {
+  constructor(...pairs) {
+    this.pairs = pairs;
   }
 }
 
@@ -14,33 +20,32 @@ class Raw {
 // number is lost on the way through JavaScript.
 export function json(draft) {
   const state = draft.format === "json" ? new Raw(draft.state.trim().replaceAll("\n", "\n  ")) : draft.state;
-  const questions = new Map(draft.questions.map((question) => [question.name, definition(question)]));
-  return laidOut(new Map([["state", state], ["questions", questions]]), 0, true);
+  const questions = draft.questions.map((question) => [question.name, definition(question)]);
+  return laidOut(new Pairs(["state", state], ["questions", new Pairs(...questions)]), 0, true);
 }
 
-function definition(question) {
-  const fields = new Map([["type", question.type]]);
-  if (question.instructions) fields.set("instructions", question.instructions);
-  if (question.type === "choice")
-    fields.set("criteria", new Map(question.options.map(({ name, description }) => [name, description || null])));
-  if (question.type === "score")
-    fields.set("criteria", question.levels.map((level) => level.label));
-  if (question.type === "noul" && (question.yes || question.no))
-    fields.set("criteria", new Map([["true", question.yes || null], ["false", question.no || null]]));
-  return fields;
+function definition({ type, instructions, options, levels, yes, no }) {
+  const fields = [["type", type]];
+  if (instructions) fields.push(["instructions", instructions]);
+  if (type === "choice")
+    fields.push(["criteria", new Pairs(...options.map(({ name, description }) => [name, description || null]))]);
+  if (type === "score") fields.push(["criteria", levels.map(({ label }) => label)]);
+  if (type === "noul" && (yes || no)) fields.push(["criteria", new Pairs(["true", yes || null], ["false", no || null])]);
+  return new Pairs(...fields);
 }
 
+// On one line where that fits, else each entry on a line of its own.
 function laidOut(value, indent, broken = false) {
   if (value instanceof Raw) return value.text;
-  if (!(value instanceof Map || Array.isArray(value))) return JSON.stringify(value);
-  const [start, end] = value instanceof Map ? "{}" : "[]";
-  const pairs = value instanceof Map ? [...value].map(([name, each]) => [`${JSON.stringify(name)}: `, each]) : value.map((each) => ["", each]);
-  if (!broken) {
-    const line = start + pairs.map(([name, each]) => name + laidOut(each, 0)).join(", ") + end;
-    if (line.length + indent <= WIDTH && !line.includes("\n")) return line;
-  }
+  const isObject = value instanceof Pairs;
+  if (!isObject && !Array.isArray(value)) return JSON.stringify(value);
+  const [start, end] = isObject ? "{}" : "[]";
+  const entries = isObject ? value.pairs.map(([name, each]) => [`${JSON.stringify(name)}: `, each]) : value.map((each) => ["", each]);
+  const line = start + entries.map(([name, each]) => name + laidOut(each, 0)).join(", ") + end;
+  if (!broken && line.length + indent <= WIDTH && !line.includes("\n")) return line;
   const pad = " ".repeat(indent + 2);
-  return `${start}\n${pairs.map(([name, each]) => pad + name + laidOut(each, indent + 2)).join(",\n")}\n${" ".repeat(indent)}${end}`;
+  const lines = entries.map(([name, each]) => pad + name + laidOut(each, indent + 2));
+  return `${start}\n${lines.join(",\n")}\n${" ".repeat(indent)}${end}`;
 }
 
 // A here-document: nothing in it needs escaping, whatever quotes the state has, and there is no limit on its length.
