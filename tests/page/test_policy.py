@@ -1,11 +1,11 @@
-"""The policy in a browser's hands: what a script that got into the page could not do. And that the tests would notice."""
+"""The policy in a browser: what a script that got into the page could not do, and that the tests would notice."""
 
 import pytest
 
 from tests.page.browser import Playground
 
 ATTEMPTS = {
-    "script-src-elem": "document.body.append(Object.assign(document.createElement('script'), {text: 'window.got = 1'}))",
+    "script-src-elem": "document.body.append(Object.assign(document.createElement('script'), {text: 'got = 1'}))",
     "script-src-attr": "document.body.setAttribute('onclick', 'window.got = 1'); document.body.click()",
     "style-src-attr": "document.body.setAttribute('style', 'color: red')",
     "connect-src": "fetch('http://decided.test/').then(() => window.got = 1, () => {})",

@@ -7,7 +7,8 @@ const plural = (number, word) => `${number.toLocaleString("en")} ${word}${number
 const milliseconds = (ms) => (ms < 10 ? ms.toFixed(1) : Math.round(ms).toLocaleString("en"));
 
 export function Answers({ outcome, edited }) {
-  if (!outcome) return html`<p class="empty">Every option gets a probability, every answer a confidence. Press Ask.</p>`;
+  if (!outcome)
+    return html`<p class="empty">Every option gets a probability, every answer a confidence. Press Ask.</p>`;
   if (outcome.detail)
     return html`
       <div class="note bad">
@@ -26,17 +27,21 @@ export function Answers({ outcome, edited }) {
       <div><dt>Model</dt><dd>${reply.model}</dd></div>
     </dl>
     ${edited && html`<p class="hint edited">Changed since this was asked.</p>`}
-    ${reply.warnings &&
-    html`
+    ${
+      reply.warnings &&
+      html`
       <div class="note warn">
         <strong>The model could not read everything</strong>
         <ul>
           ${reply.warnings.map((warning) => html`<li key=${warning}>${warning}</li>`)}
         </ul>
       </div>
-    `}
+    `
+    }
     <div class=${edited ? "answers old" : "answers"}>
-      ${asked.questions.map((question) => html`<${Answer} key=${question.key} question=${question} answer=${reply.answers[question.name]} />`)}
+      ${asked.questions.map(
+        (each) => html`<${Answer} key=${each.key} question=${each} answer=${reply.answers[each.name]} />`,
+      )}
     </div>
   `;
 }
@@ -77,7 +82,11 @@ function barsOf(question, { probabilities, choice, level }) {
       { name: "no", share: probabilities.false, top: probabilities.false > probabilities.true },
     ];
   if (question.type === "score")
-    return question.levels.map(({ label }, at) => ({ name: `${at} · ${label}`, share: probabilities[at], top: at === level }));
+    return question.levels.map(({ label }, at) => ({
+      name: `${at} · ${label}`,
+      share: probabilities[at],
+      top: at === level,
+    }));
   return question.options
     .map(({ name }) => ({ name, share: probabilities[name], top: name === choice }))
     .sort((one, other) => other.share - one.share);

@@ -9,7 +9,11 @@ import { Copy, Field, focusSoon, Pick } from "./parts.js";
 import { html, render, useEffect, useMemo, useRef, useState } from "./preact.js";
 import { ask, curl, json, python, servedModel } from "./wire.js";
 
-const FORMS = { curl: { title: "curl", write: curl }, python: { title: "Python", write: python }, json: { title: "JSON", write: json } };
+const FORMS = {
+  curl: { title: "curl", write: curl },
+  python: { title: "Python", write: python },
+  json: { title: "JSON", write: json },
+};
 const SHOWN_CHARACTERS = 20_000;
 
 function App() {
@@ -77,7 +81,8 @@ function App() {
           </button>
           <span class="hint keys"><kbd>Ctrl</kbd> <kbd>Enter</kbd></span>
           <${Field} id="key" class="key" label="API key" type="password" value=${key} onText=${setKey}
-            placeholder="if the server has one" aria-describedby="key-note" aria-invalid=${keyRefused ? "true" : null} />
+            placeholder="if the server has one" aria-describedby="key-note"
+            aria-invalid=${keyRefused ? "true" : null} />
           <p id="key-note" class=${keyRefused ? "wrong" : "unseen"}>
             ${keyRefused ? "The server asks for a valid key." : "Kept in this page alone, until it is closed."}
           </p>
@@ -102,12 +107,13 @@ function Head({ current, onExample }) {
     <header class="head">
       <div>
         <h1>decided</h1>
-        <p class="hint">${model ? html`<code>${model.name}</code> ${model.description}` : "Typed decisions, with probabilities."}</p>
+        <p class="hint">${model && html`<code>${model.name}</code> ${model.description}`}</p>
       </div>
       <nav aria-label="Examples">
         ${Object.entries(EXAMPLES).map(
           ([name, { title }]) => html`
-            <a key=${name} class="button" href=${`#${name}`} aria-current=${name === current ? "true" : null} onClick=${onExample}>${title}</a>
+            <a key=${name} class="button" href=${`#${name}`} onClick=${onExample}
+              aria-current=${name === current ? "true" : null}>${title}</a>
           `,
         )}
       </nav>
@@ -125,9 +131,15 @@ function Request({ draft, withKey, say }) {
         <${Pick} legend="Form of the request" name="form" value=${form}
           choices=${Object.entries(FORMS).map(([name, { title }]) => [name, title])} onPick=${setForm} />
       </div>
-      <pre class="request" tabindex="0" aria-label=${`The request as ${FORMS[form].title}`} role="region"><code>${text.slice(0, SHOWN_CHARACTERS)}</code></pre>
+      <pre class="request" tabindex="0" role="region" aria-label=${`The request as ${FORMS[form].title}`}>
+        <code>${text.slice(0, SHOWN_CHARACTERS)}</code>
+      </pre>
       ${text.length > SHOWN_CHARACTERS && html`<p class="hint">Shown in part. The copy is whole.</p>`}
-      ${withKey && form !== "json" && html`<p class="hint">Reads the key from the environment variable <code>DECIDED_KEY</code>.</p>`}
+      ${
+        withKey &&
+        form !== "json" &&
+        html`<p class="hint">Reads the key from the environment variable <code>DECIDED_KEY</code>.</p>`
+      }
       <div class="actions">
         <${Copy} label=${`Copy ${FORMS[form].title}`} done="Copied" of=${text} text=${String} say=${say} />
         <${Copy} label="Copy link" done="Link copied" of=${draft} text=${linkTo} say=${say} />

@@ -1,5 +1,5 @@
-// A draft is what the editor edits: a state, as text or as JSON text, and a list of questions. Lists rather than objects,
-// because JavaScript would sort keys that look like numbers, and the order of options is the user's.
+// A draft is what the editor edits: a state, as text or as JSON text, and a list of questions. Lists rather than
+// objects, because JavaScript would sort keys that look like numbers, and the order of options is the user's.
 
 let last = 0;
 const key = () => `k${++last}`;
@@ -37,7 +37,9 @@ function keyedQuestion(given) {
 
 // The fields of a blank row, from what was given; a link may bring anything.
 const filled = (blank, given) =>
-  Object.fromEntries(Object.entries(blank).map(([name, empty]) => [name, name === "key" ? empty : String(given[name] ?? empty)]));
+  Object.fromEntries(
+    Object.entries(blank).map(([name, empty]) => [name, name === "key" ? empty : String(given[name] ?? empty)]),
+  );
 
 export const changed = (rows, index, change) => rows.map((row, at) => (at === index ? { ...row, ...change } : row));
 export const without = (rows, index) => rows.filter((_, at) => at !== index);

@@ -23,7 +23,10 @@ export function StateBox({ draft, onChange }) {
           legend="Format of the state"
           name="format"
           value=${draft.format}
-          choices=${[["text", "Text"], ["json", "JSON"]]}
+          choices=${[
+            ["text", "Text"],
+            ["json", "JSON"],
+          ]}
           onPick=${(format) => onChange({ ...draft, format })}
         />
       </div>
@@ -86,8 +89,8 @@ function Question({ question, tools, onChange, say }) {
   return html`
     <li class="card">
       <div class="card-head">
-        <${Field} id=${`${id}-name`} class="name code" label="Question name" unseen value=${question.name} spellcheck=${false}
-          placeholder="name" onText=${(name) => onChange({ name })} />
+        <${Field} id=${`${id}-name`} class="name code" label="Question name" unseen value=${question.name}
+          placeholder="name" spellcheck=${false} onText=${(name) => onChange({ name })} />
         <${Pick} legend=${`Type of ${question.name}`} name=${`${id}-type`} value=${question.type}
           choices=${Object.keys(TYPES).map((type) => [type, type])} onPick=${(type) => onChange({ type })} />
         ${tools}
@@ -111,7 +114,8 @@ function Options({ question, onChange, say }) {
         (option, index) => html`
           <li class="row" key=${option.key} onKeyDown=${list.keys(index, add)}>
             <${Field} id=${`${option.key}-first`} class="code first" label=${`Option ${index + 1}`} unseen
-              value=${option.name} placeholder="option" spellcheck=${false} onText=${(name) => list.change(index, { name })} />
+              value=${option.name} placeholder="option" spellcheck=${false}
+              onText=${(name) => list.change(index, { name })} />
             <${Field} id=${`${option.key}-more`} class="more" label=${`Description of option ${index + 1}`} unseen
               value=${option.description} placeholder="description, if the name is not enough"
               onText=${(description) => list.change(index, { description })} />
@@ -146,17 +150,22 @@ function Levels({ question, onChange, say }) {
 
 const Outcomes = ({ question, onChange }) => html`
   <div class="rows">
-    ${[["yes", "Yes means"], ["no", "No means"]].map(
+    ${[
+      ["yes", "Yes means"],
+      ["no", "No means"],
+    ].map(
       ([outcome, label]) => html`
-        <${Field} key=${outcome} id=${`${question.key}-${outcome}`} class="outcome" label=${label} value=${question[outcome]}
-          placeholder="optional" onText=${(text) => onChange({ [outcome]: text })} />
+        <${Field} key=${outcome} id=${`${question.key}-${outcome}`} class="outcome" label=${label}
+          value=${question[outcome]} placeholder="optional" onText=${(text) => onChange({ [outcome]: text })} />
       `,
     )}
   </div>
 `;
 
 const AddRow = ({ id, onClick, children }) => html`
-  <button type="button" class="button add quiet" id=${id} onClick=${onClick}><${Icon} shape="add" /> ${children}</button>
+  <button type="button" class="button add quiet" id=${id} onClick=${onClick}>
+    <${Icon} shape="add" /> ${children}
+  </button>
 `;
 
 // What every list can do: change, add, move and remove a row. The focus follows the row, and a move is said aloud.

@@ -32,9 +32,11 @@ export const Pick = ({ legend, value, choices, onPick, name }) => html`
 export const Field = ({ id, label, unseen, lines, onText, class: kind, ...rest }) => html`
   <div class=${`field ${kind ?? ""}`}>
     <label for=${id} class=${unseen ? "unseen" : ""}>${label}</label>
-    ${lines
-      ? html`<textarea id=${id} rows=${lines} onInput=${(event) => onText(event.target.value)} ...${rest} />`
-      : html`<input id=${id} autocomplete="off" onInput=${(event) => onText(event.target.value)} ...${rest} />`}
+    ${
+      lines
+        ? html`<textarea id=${id} rows=${lines} onInput=${(event) => onText(event.target.value)} ...${rest} />`
+        : html`<input id=${id} autocomplete="off" onInput=${(event) => onText(event.target.value)} ...${rest} />`
+    }
   </div>
 `;
 
@@ -71,7 +73,8 @@ export function Copy({ label, done, of, text, say }) {
     setCopied(of);
     say(`${done}.`);
   };
-  return html`<button type="button" class="button" onClick=${onClick}>${copied === of ? `✓ ${done}` : label}</button>`;
+  const shown = copied === of ? `✓ ${done}` : label;
+  return html`<button type="button" class="button" onClick=${onClick}>${shown}</button>`;
 }
 
 // The clipboard of a page that came over plain HTTP from another machine is closed to scripts; the old way is not.

@@ -30,7 +30,8 @@ function definition({ type, instructions, options, levels, yes, no }) {
   if (type === "choice")
     fields.push(["criteria", new Pairs(...options.map(({ name, description }) => [name, description || null]))]);
   if (type === "score") fields.push(["criteria", levels.map(({ label }) => label)]);
-  if (type === "noul" && (yes || no)) fields.push(["criteria", new Pairs(["true", yes || null], ["false", no || null])]);
+  if (type === "noul" && (yes || no))
+    fields.push(["criteria", new Pairs(["true", yes || null], ["false", no || null])]);
   return new Pairs(...fields);
 }
 
@@ -40,7 +41,9 @@ function laidOut(value, indent, broken = false) {
   const isObject = value instanceof Pairs;
   if (!isObject && !Array.isArray(value)) return JSON.stringify(value);
   const [start, end] = isObject ? "{}" : "[]";
-  const entries = isObject ? value.pairs.map(([name, each]) => [`${JSON.stringify(name)}: `, each]) : value.map((each) => ["", each]);
+  const entries = isObject
+    ? value.pairs.map(([name, each]) => [`${JSON.stringify(name)}: `, each])
+    : value.map((each) => ["", each]);
   const line = start + entries.map(([name, each]) => name + laidOut(each, 0)).join(", ") + end;
   if (!broken && line.length + indent <= WIDTH && !line.includes("\n")) return line;
   const pad = " ".repeat(indent + 2);
