@@ -104,8 +104,9 @@ export function spoken(outcome) {
   if (outcome.detail) return [outcome.detail].flat().join(" ");
   const { asked, reply, ms } = outcome;
   const parts = asked.questions.map((question) => {
-    const { top, name } = barsOf(question, reply.answers[question.name]).find((bar) => bar.top);
-    return top && `${question.name}: ${name}, confidence ${reply.answers[question.name].confidence.toFixed(2)}.`;
+    const answer = reply.answers[question.name];
+    const { name } = barsOf(question, answer).find((bar) => bar.top);
+    return `${question.name}: ${name}, confidence ${answer.confidence.toFixed(2)}.`;
   });
   const cut = reply.warnings ? " The model could not read everything." : "";
   return `${plural(parts.length, "answer")} in ${milliseconds(ms)} ms.${cut} ${parts.join(" ")}`;
