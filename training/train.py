@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from training import base, network
 from training.batches import Batch, Draw, Packer, Shape, plan
-from training.calibrate import apply, fit, save_answers
+from training.calibrate import DEV_WEIGHT, apply, fit, judged, save_answers
 from training.data import BENCH, DEV, HELD_OUT, Archive
 from training.evaluate import answer, chosen_rows
 from training.metrics import report
@@ -167,7 +167,7 @@ def finish(args: argparse.Namespace, net: Network, kernels: Kernels, packer: Pac
         if rows := chosen_rows(packer.archive, split):
             found[name] = answer(net, kernels, packer, rows, not args.no_peers)
             save_answers(args.out / f"{args.name}.{name}.npz", found[name])
-    temperatures = fit(found.get("held_out", found["dev"]))
+    temperatures = fit([*judged(found.get("held_out", [])), *judged(found["dev"], DEV_WEIGHT)])
     summary: dict[str, object] = {"args": {k: str(v) for k, v in vars(args).items()}, "temperatures": temperatures}
     for name, answers in found.items():
         raw, scaled = report(answers), report(apply(answers, temperatures))
