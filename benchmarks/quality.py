@@ -183,9 +183,7 @@ def main() -> None:
     parser.add_argument("data", type=Path, nargs="+", help="files of labelled rows, or folders of them")
     parser.add_argument("--url", help="a server that runs already, in place of one started here")
     parser.add_argument("--rows", type=int, default=sys.maxsize, help="rows of a file, the first ones (default: all)")
-    parser.add_argument(
-        "--reorder", type=int, default=0, metavar="N", help="choices to ask again, options reversed"
-    )
+    parser.add_argument("--reorder", type=int, default=0, metavar="N", help="choices to ask again, options reversed")
     parser.add_argument("--float32", type=int, default=0, metavar="N", help="rows of a file to ask in float32 as well")
     parser.add_argument("--json", type=Path, help="write the figures here")
     args = parser.parse_args()
