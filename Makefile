@@ -4,7 +4,7 @@ BIN := .venv/bin
 UV := 0.13.7
 INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python
 
-.PHONY: install serve test check lock clean
+.PHONY: install serve test check eval-model lock clean
 
 install: .venv/installed
 
@@ -30,6 +30,9 @@ check: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+eval-model: install  ## how good the served model is: make eval-model DATA=folder ARGS="--reorder 200"
+	$(BIN)/python benchmarks/quality.py $(DATA) $(ARGS)
 
 lock: install  ## pin the newest releases that pyproject.toml admits
 	$(BIN)/uv pip compile --universal --generate-hashes --no-header --no-annotate --upgrade --python-version 3.11 \

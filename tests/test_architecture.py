@@ -24,7 +24,6 @@ AT_HOME: dict[str, set[str]] = {
     "transformers": {"engines/"},
     "tokenizers": {"engines/"},
     "safetensors": {"engines/"},
-    "wordllama": {"engines/"},
     "numpy": {"engines/", "scoring.py"},
     "onnxruntime": {"engines/"},
     "httpx": set(),

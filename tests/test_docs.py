@@ -25,6 +25,7 @@ from decided import cli, connection, contract, listener, reading
 from decided.app import App
 from decided.engine import KINDS
 from decided.errors import DecidedError, StartError
+from decided.playground import Playground
 from decided.settings import Settings, all_settings, default_of, flag, variable
 from tests.support.server import Server, running_server
 
@@ -115,7 +116,7 @@ def tree(kind: type[T]) -> Iterator[type[T]]:
 
 def routes() -> dict[str, str]:
     """Path -> method."""
-    app = App(cast(Any, None), cast(Any, None), 0)
+    app = App(cast(Any, None), cast(Any, None), 0, Playground())
     return {path: method for path, (method, _) in app._routes.items()}
 
 

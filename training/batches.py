@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from decided.engines.rendering import CLS, MARK, SEP, windows
 from training.data import Archive, Ints
-from training.rendering import CLS, MARK, SEP, windows
 
 BLOCK = 128  # granularity of the sparse attention
 KIND_WEIGHT = (1.0, 2.0, 1.3)  # choice, score, noul: score is 8 % of the rows and the hardest to learn

@@ -1,7 +1,9 @@
-"""Fits temperatures on training tasks that were held out whole, and reports what they do to the dev tasks.
+"""Fits temperatures on tasks that were never trained on, and reports what they do.
 
 A network is overconfident on tasks it has never seen, by an amount that depends on the kind of question and the number
-of options; so there is one temperature per kind and option-count bucket. Dev rows are only ever judged, never fitted.
+of options; so there is one temperature per kind and option-count bucket. Training tasks that were held out have
+siblings among the trained ones and look too easy, so the dev tasks weigh `DEV_WEIGHT` times as much. What that is worth
+on a task that took no part in the fit is shown by fitting once without each dev task in turn.
 """
 
 from __future__ import annotations
@@ -11,16 +13,18 @@ import json
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from training.metrics import Answer, probabilities, report
-from training.rendering import KINDS
+from decided.engines.rendering import KINDS
+from training.metrics import Answer, Floats, report
 
 EDGES = (2, 5, 15)  # buckets: up to 2, up to 5, up to 15, more
 GRID = np.exp(np.linspace(np.log(0.4), np.log(5.0), 61))
 LEAST_ROWS = 150
-TASK_ROWS = 200  # of one task, so that a large one does not decide alone
+TASK_ROWS = 200
+DEV_WEIGHT = 20.0
 
 Temperatures = dict[str, list[float]]
 
@@ -29,29 +33,48 @@ def bucket(options: int) -> int:
     return sum(options > edge for edge in EDGES)
 
 
-def capped(answers: Sequence[Answer]) -> list[Answer]:
+class Judged(NamedTuple):
+    """An answer, its log-loss at every temperature of the grid, and how much it counts."""
+
+    answer: Answer
+    losses: Floats
+    weight: float
+
+
+def judged(answers: Sequence[Answer], weight: float = 1.0) -> list[Judged]:
+    """At most `TASK_ROWS` answers of a task and kind, so that a large task does not decide alone."""
     seen: dict[tuple[str, int], int] = defaultdict(int)
     kept = []
     for a in answers:
         seen[a.task, a.kind] += 1
         if seen[a.task, a.kind] <= TASK_ROWS:
-            kept.append(a)
+            scaled = a.logits[None] / GRID[:, None]
+            top = scaled.max(1)
+            losses = np.log(np.exp(scaled - top[:, None]).sum(1)) + top - scaled[:, a.gold]
+            kept.append(Judged(a, losses, weight))
     return kept
 
 
-def fit_one(answers: Sequence[Answer]) -> float:
-    losses = [sum(-np.log(max(probabilities(a.logits / t)[a.gold], 1e-9)) for a in answers) for t in GRID]
-    return float(GRID[int(np.argmin(losses))])
+def _best(rows: Sequence[Judged]) -> float:
+    return float(GRID[int(np.argmin(sum(r.losses * r.weight for r in rows)))])
 
 
-def fit(answers: Sequence[Answer], per_bucket: bool = True) -> Temperatures:
+def fit(rows: Sequence[Judged]) -> Temperatures:
     out: Temperatures = {}
-    rows = capped(answers)
     for k, name in enumerate(KINDS):
-        mine = [a for a in rows if a.kind == k]
-        whole = fit_one(mine) if len(mine) >= LEAST_ROWS else 1.0
-        groups = [[a for a in mine if bucket(len(a.logits)) == b] for b in range(len(EDGES) + 1)]
-        out[name] = [fit_one(g) if per_bucket and len(g) >= LEAST_ROWS else whole for g in groups]
+        mine = [r for r in rows if r.answer.kind == k]
+        whole = _best(mine) if len(mine) >= LEAST_ROWS else 1.0
+        groups = [[r for r in mine if bucket(len(r.answer.logits)) == b] for b in range(len(EDGES) + 1)]
+        out[name] = [_best(g) if len(g) >= LEAST_ROWS else whole for g in groups]
+    return out
+
+
+def left_out(held_out: Sequence[Judged], dev: Sequence[Answer]) -> list[Answer]:
+    """Every dev answer, scaled by temperatures that its own task had no part in."""
+    rows, out = judged(dev, DEV_WEIGHT), []
+    for task in sorted({a.task for a in dev}):
+        found = fit([*held_out, *(r for r in rows if r.answer.task != task)])
+        out += apply([a for a in dev if a.task == task], found)
     return out
 
 
@@ -83,16 +106,18 @@ def load_answers(path: Path) -> list[Answer]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("held_out", type=Path, help="answers of the held-out training tasks (.npz)")
-    parser.add_argument("dev", type=Path, nargs="*", help="answers to judge with them")
-    parser.add_argument("--per-kind", action="store_true", help="one temperature per kind instead of per bucket")
+    parser.add_argument("dev", type=Path, help="answers of the dev tasks (.npz)")
+    parser.add_argument("others", type=Path, nargs="*", help="answers to judge only")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    temperatures = fit(load_answers(args.held_out), not args.per_kind)
+    held_out, dev = judged(load_answers(args.held_out)), load_answers(args.dev)
+    temperatures = fit([*held_out, *judged(dev, DEV_WEIGHT)])
     print(json.dumps({k: [round(t, 3) for t in v] for k, v in temperatures.items()}))
-    for path in [args.held_out, *args.dev]:
+    for path in [args.held_out, args.dev, *args.others]:
         answers = load_answers(path)
-        print(path.stem, "raw ", report(answers).line())
-        print(path.stem, "temp", report(apply(answers, temperatures)).line())
+        print(f"{path.stem:16} raw     ", report(answers).line())
+        print(f"{path.stem:16} scaled  ", report(apply(answers, temperatures)).line())
+    print(f"{args.dev.stem:16} left out", report(left_out(held_out, dev)).line())
     if args.out:
         args.out.write_text(json.dumps(temperatures, indent=1))
 

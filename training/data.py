@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from training.rendering import INSTRUCTION_TOKENS, KINDS, OPTION_TOKENS, render, text_of
+from decided.engines.rendering import INSTRUCTION_TOKENS, KINDS, OPTION_TOKENS, render, text_of
 
 TRAIN, DEV, HELD_OUT, BENCH = range(4)  # dev: never trained on; held out: whole training tasks kept for temperatures
 STATE_TOKENS = 3060  # six windows: longer states are rare in the data

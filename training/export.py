@@ -2,7 +2,9 @@
 
 `state.onnx` reads one window of a state and yields the keys and values of every layer; `question.onnx` reads
 questions with those at hand and yields the logits of their markers. Dense layers work on packed `[tokens, hidden]`;
-only attention is laid out per question, through `grid` (question, place) -> token and `cell` token -> place.
+only attention is laid out in rows: `grid` (row, place) -> token that asks, `seen` (row, key) -> token that may be seen,
+`cell` token -> place. A question is one row; one with many options is several, each of a few whole options, so that the
+cost of attention grows with the number of options and not with its square.
 
 Weights are bytes with a scale per output, activations are rounded to bytes with a scale per token, and their integer
 products are exact: no token's result can depend on what else is in the batch. (ONNX Runtime's own dynamic quantisation
@@ -25,9 +27,9 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper
 
+from decided.engines.rendering import INSTRUCTION_TOKENS, MAX_STATE_TOKENS, OPTION_TOKENS, WINDOW
 from training.calibrate import EDGES, Temperatures
 from training.network import EPSILON, HEADS, HIDDEN, LAYERS, load
-from training.rendering import INSTRUCTION_TOKENS, MAX_STATE_TOKENS, OPTION_TOKENS, WINDOW
 
 WIDTH = HIDDEN // HEADS
 CONTRIB = "com.microsoft"
@@ -137,26 +139,50 @@ def state_attention(g: Graph, x: str, i: int, w: Weights) -> str:
 
 
 def question_attention(g: Graph, x: str, i: int, w: Weights) -> str:
-    """Packed tokens of several questions, each of which sees the state and, where `bias` is 0, itself."""
+    """Packed tokens of several questions. A row of `grid` sees the state and, where `bias` is 0, its row of `seen`."""
     n = f"layers.{i}"
-    g.op("Gather", [projected(g, x, i, w), "grid"], f"{n}.laid")
-    g.op("Reshape", [f"{n}.laid", "shape.heads"], f"{n}.heads")
-    g.op("Split", [f"{n}.heads"], f"{n}.part", axis=2, num_outputs=3, outputs=3)
-    for part, name in ((0, f"{n}.q"), (1, f"{n}.k"), (2, f"{n}.v")):
-        g.op("Squeeze", [f"{n}.part.{part}", "axis.2"], f"{name}.flat")
-        g.op("Transpose", [f"{name}.flat"], name, perm=[0, 2, 3, 1] if part == 1 else [0, 2, 1, 3])
-    g.op("MatMul", [f"{n}.q", f"key_{i}"], f"{n}.state.score")
-    g.op("MatMul", [f"{n}.q", f"{n}.k"], f"{n}.own.raw")
-    g.op("Add", [f"{n}.own.raw", "bias"], f"{n}.own.score")
-    g.op("Concat", [f"{n}.state.score", f"{n}.own.score"], f"{n}.score", axis=-1)
-    g.op("Softmax", [f"{n}.score"], f"{n}.weight", axis=-1)
-    g.op("Split", [f"{n}.weight", "lengths"], f"{n}.share", axis=-1, outputs=2)
-    g.op("MatMul", [f"{n}.share.0", f"value_{i}"], f"{n}.state.mix")
-    g.op("MatMul", [f"{n}.share.1", f"{n}.v"], f"{n}.own.mix")
-    g.op("Add", [f"{n}.state.mix", f"{n}.own.mix"], f"{n}.mix")
-    g.op("Transpose", [f"{n}.mix"], f"{n}.mixed", perm=[0, 2, 1, 3])
-    g.op("Reshape", [f"{n}.mixed", "shape.tokens"], f"{n}.flat")
+    g.op("Split", [projected(g, x, i, w), "shape.parts"], f"{n}.part", axis=1, outputs=2)
+    g.op("Gather", [f"{n}.part.0", "grid"], f"{n}.q.laid")
+    g.op("Reshape", [f"{n}.q.laid", "shape.split"], f"{n}.q.heads")
+    g.op("Transpose", [f"{n}.q.heads"], f"{n}.q", perm=[0, 2, 1, 3])
+    g.op("Gather", [f"{n}.part.1", "seen"], f"{n}.kv.laid")
+    g.op("Reshape", [f"{n}.kv.laid", "shape.heads"], f"{n}.kv.heads")
+    g.op("Split", [f"{n}.kv.heads"], f"{n}.kv", axis=2, num_outputs=2, outputs=2)
+    for part, name, order in ((0, f"{n}.k", [0, 2, 3, 1]), (1, f"{n}.v", [0, 2, 1, 3])):
+        g.op("Squeeze", [f"{n}.kv.{part}", "axis.2"], f"{name}.flat")
+        g.op("Transpose", [f"{name}.flat"], name, perm=order)
+    g.nodes.append(_by_steps(n, i))
+    g.op("Reshape", [f"{n}.steps", "shape.tokens"], f"{n}.flat")
     return g.op("Gather", [f"{n}.flat", "cell"], f"{n}.attended")
+
+
+def _by_steps(n: str, i: int) -> onnx.NodeProto:
+    """Attention over `each` rows at a time: a long state and many options would not fit into memory at once."""
+    body = Graph(exact=True, spans={})
+    body.op("Mul", ["turn", "each"], f"{n}.begin")
+    body.op("Add", [f"{n}.begin", "each"], f"{n}.end")
+    for name in (f"{n}.q", f"{n}.k", f"{n}.v", "bias"):
+        body.op("Slice", [name, f"{n}.begin", f"{n}.end", "axis.0"], f"{name}.now")
+    body.op("MatMul", [f"{n}.q.now", f"key_{i}"], f"{n}.state.score")
+    body.op("MatMul", [f"{n}.q.now", f"{n}.k.now"], f"{n}.own.raw")
+    body.op("Add", [f"{n}.own.raw", "bias.now"], f"{n}.own.score")
+    body.op("Concat", [f"{n}.state.score", f"{n}.own.score"], f"{n}.score", axis=-1)
+    body.op("Softmax", [f"{n}.score"], f"{n}.weight", axis=-1)
+    body.op("Split", [f"{n}.weight", "lengths"], f"{n}.share", axis=-1, outputs=2)
+    body.op("MatMul", [f"{n}.share.0", f"value_{i}"], f"{n}.state.mix")
+    body.op("MatMul", [f"{n}.share.1", f"{n}.v.now"], f"{n}.own.mix")
+    body.op("Add", [f"{n}.state.mix", f"{n}.own.mix"], f"{n}.mix")
+    body.op("Transpose", [f"{n}.mix"], f"{n}.mixed", perm=[0, 2, 1, 3])
+    body.op("Reshape", [f"{n}.mixed", "shape.tokens"], f"{n}.mixed.flat")
+    body.op("Identity", ["more"], "go.on")
+    integer, truth, real = TensorProto.INT64, TensorProto.BOOL, TensorProto.FLOAT
+    graph = helper.make_graph(
+        body.nodes, f"{n}.body",
+        [helper.make_tensor_value_info("turn", integer, []), helper.make_tensor_value_info("more", truth, [])],
+        [helper.make_tensor_value_info("go.on", truth, []),
+         helper.make_tensor_value_info(f"{n}.mixed.flat", real, ["some", HIDDEN])],
+    )  # fmt: skip
+    return helper.make_node("Loop", ["turns", ""], [f"{n}.steps"], name=f"{n}.loop", body=graph)
 
 
 def after(g: Graph, x: str, y: str, i: int, w: Weights) -> str:
@@ -190,8 +216,9 @@ def head(g: Graph, x: str, w: Weights) -> None:
 def _build(w: Weights, spans: Weights, exact: bool, state: bool) -> tuple[onnx.ModelProto, dict[str, Array]]:
     """One graph, with every weight still to be written to the external file."""
     g = Graph(exact, spans)
-    lists = {"shape.heads": [0, 0, 3, HEADS, WIDTH], "shape.split": [0, 0, HEADS, WIDTH], "shape.tokens": [-1, HIDDEN]}
-    for name, value in {**lists, "axis.0": [0], "axis.1": [1], "axis.2": [2]}.items():
+    lists = {"shape.heads": [0, 0, 2, HEADS, WIDTH], "shape.split": [0, 0, HEADS, WIDTH], "shape.tokens": [-1, HIDDEN],
+             "shape.parts": [HIDDEN, 2 * HIDDEN], "axis.0": [0], "axis.1": [1], "axis.2": [2]}  # fmt: skip
+    for name, value in lists.items():
         g.constant(name, np.array(value, np.int64))
     for name, number in (("step", 1 / 127), ("tiny", 1e-12), ("one", 1.0)):
         g.constant(name, np.array(number, np.float32))
@@ -214,15 +241,16 @@ def _build(w: Weights, spans: Weights, exact: bool, state: bool) -> tuple[onnx.M
         cached[f"value_{i}"] = (real, [1, HEADS, "tokens" if state else "state", WIDTH])
     outputs = cached if state else {"logits": (real, ["options"])}
     if not state:
-        inputs |= {"grid": (integer, ["sequences", "places"]), "cell": (integer, ["tokens"]),
-                   "markers": (integer, ["options"]), "lengths": (integer, [2]),
-                   "bias": (real, ["sequences", 1, "places", "places"]), **cached}  # fmt: skip
+        inputs |= {"grid": (integer, ["rows", "places"]), "seen": (integer, ["rows", "keys"]),
+                   "cell": (integer, ["tokens"]), "markers": (integer, ["options"]), "lengths": (integer, [2]),
+                   "each": (integer, [1]), "turns": (integer, []),
+                   "bias": (real, ["rows", 1, "places", "keys"]), **cached}  # fmt: skip
     graph = helper.make_graph(
         g.nodes, "decided",
         [helper.make_tensor_value_info(n, t, s) for n, (t, s) in inputs.items()],
         [helper.make_tensor_value_info(n, t, s) for n, (t, s) in outputs.items()],
     )  # fmt: skip
-    used = {name for node in g.nodes for name in node.input}
+    used = {name for node in g.nodes for name in node.input} | {"axis.0"}
     opsets = [helper.make_opsetid("", 20), helper.make_opsetid(CONTRIB, 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
     return model, {name: array for name, array in g.weights.items() if name in used}

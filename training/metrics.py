@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from training.rendering import KINDS
+from decided.engines.rendering import KINDS
 
 Floats = npt.NDArray[np.float64]
 

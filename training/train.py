@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from training import base, network
 from training.batches import Batch, Draw, Packer, Shape, plan
-from training.calibrate import apply, fit, save_answers
+from training.calibrate import DEV_WEIGHT, apply, fit, judged, save_answers
 from training.data import BENCH, DEV, HELD_OUT, Archive
 from training.evaluate import answer, chosen_rows
 from training.metrics import report
@@ -46,11 +46,14 @@ def stream(data: Packed, workers: int, cuda: bool) -> Iterator[Batch]:
     yield from DataLoader(data, batch_size=None, num_workers=workers, prefetch_factor=ahead, pin_memory=cuda)
 
 
-def losses(logits: Tensor, batch: Batch, smoothing: float, ordinal: float) -> tuple[Tensor, Tensor]:
+def losses(
+    logits: Tensor, batch: Batch, smoothing: float, ordinal: float, taught: Tensor | None = None, trust: float = 0.0
+) -> tuple[Tensor, Tensor]:
     """The mean loss over rows, and the plain log-loss for the log.
 
     A score's levels are ordered: its cross-entropy is joined by the squared distance between the cumulative
-    distributions, so that a near miss costs less than a far one.
+    distributions, so that a near miss costs less than a far one. With a teacher's log-probabilities (`taught`) the
+    target is a mixture of the label and what the teacher says: labels are noisy, and it has seen the others.
     """
     row, valid = batch["mark_row"], batch["row_index"] >= 0
     rows, count = valid.shape[0], batch["row_options"].float()
@@ -58,6 +61,9 @@ def losses(logits: Tensor, batch: Batch, smoothing: float, ordinal: float) -> tu
     plain = -log_p[batch["row_gold"]]
     spread = -torch.zeros(rows, device=logits.device).index_add(0, row, log_p) / count
     loss = (1 - smoothing) * plain + smoothing * spread
+    if taught is not None:
+        said = -torch.zeros(rows, device=logits.device).index_add(0, row, taught.exp() * log_p)
+        loss = (1 - trust) * loss + trust * said
     if ordinal:
         level = torch.arange(len(row), device=row.device)
         running = log_p.exp().double().cumsum(0)
@@ -105,7 +111,11 @@ def train(args: argparse.Namespace) -> None:
     if args.start:
         assert not net.load_arrays(network.load(args.start))
     net.to(device)
-    batches = plan(archive, packer, args.total * 1e6, args.seed)
+    teacher = None
+    if args.teacher:
+        teacher = Network(0.0, args.depth).to(device).eval().requires_grad_(False)
+        assert not teacher.load_arrays(network.load(args.teacher))
+    batches = plan(archive, packer, args.total * 1e6, args.order or args.seed)
     optimiser = torch.optim.AdamW(groups(net, args.lr, args.layer_decay), betas=(0.9, 0.98), fused=cuda)
     live: list[Tensor] = list(net.parameters())
     average = [p.detach().clone() for p in live]
@@ -119,9 +129,13 @@ def train(args: argparse.Namespace) -> None:
         for g in optimiser.param_groups:
             g["lr"] = g["top"] * pace(step, progress, args.warmup)
         batch = kernels.load(host)
+        taught = None
         with torch.autocast(device.type, torch.bfloat16, enabled=cuda):
+            if teacher:
+                with torch.no_grad():
+                    taught = log_softmax(teacher(batch, kernels), batch)
             logits = net(batch, kernels)
-        loss, plain = losses(logits, batch, args.smoothing, args.ordinal)
+        loss, plain = losses(logits, batch, args.smoothing, args.ordinal, taught, args.trust)
         optimiser.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(live, 1.0)
@@ -153,7 +167,7 @@ def finish(args: argparse.Namespace, net: Network, kernels: Kernels, packer: Pac
         if rows := chosen_rows(packer.archive, split):
             found[name] = answer(net, kernels, packer, rows, not args.no_peers)
             save_answers(args.out / f"{args.name}.{name}.npz", found[name])
-    temperatures = fit(found.get("held_out", found["dev"]))
+    temperatures = fit([*judged(found.get("held_out", [])), *judged(found["dev"], DEV_WEIGHT)])
     summary: dict[str, object] = {"args": {k: str(v) for k, v in vars(args).items()}, "temperatures": temperatures}
     for name, answers in found.items():
         raw, scaled = report(answers), report(apply(answers, temperatures))
@@ -182,12 +196,15 @@ def main() -> None:
     parser.add_argument("--smoothing", type=float, default=0.05)
     parser.add_argument("--ordinal", type=float, default=0.5, help="weight of the ordinal loss of scores")
     parser.add_argument("--average", type=float, default=0.998, help="decay of the weights' moving average")
+    parser.add_argument("--teacher", type=Path, help="weights of an earlier run whose answers are learnt as well")
+    parser.add_argument("--trust", type=float, default=0.5, help="weight of the teacher's answers")
     parser.add_argument("--no-peers", action="store_true", help="markers do not see each other")
     parser.add_argument("--no-save", action="store_true", help="do not keep the weights (ablations)")
     parser.add_argument("--depth", type=int, default=network.LAYERS, help="fewer layers, for a quick try")
     parser.add_argument("--workers", type=int, default=10)
     parser.add_argument("--log", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--order", type=int, default=0, help="another seed for the order of the rows alone")
     train(parser.parse_args())
 
 

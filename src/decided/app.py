@@ -23,6 +23,7 @@ from decided.engine import Verdict
 from decided.errors import BodyTooLarge, DecidedError, InferenceFailed, MethodNotAllowed, NotFound, TimedOut
 from decided.keys import Keys
 from decided.openapi import document
+from decided.playground import Playground
 from decided.reading import read_batch, read_request
 from decided.service import Outcome, Service
 from decided.version import VERSION
@@ -38,7 +39,7 @@ Handler = Callable[[Call], Awaitable[Reply]]
 class App:
     """Finds the route and answers. What it raises, the edge words."""
 
-    def __init__(self, service: Service, keys: Keys, max_body_bytes: int) -> None:
+    def __init__(self, service: Service, keys: Keys, max_body_bytes: int, playground: Playground | None = None) -> None:
         self._service = service
         self._keys = keys
         self._max_body_bytes = max_body_bytes
@@ -51,13 +52,19 @@ class App:
             "/metrics": ("GET", self._metrics),
             "/openapi.json": ("GET", self._openapi),
         }
+        self._page_files: dict[str, tuple[str, Handler]] = {}
+        if playground is not None:
+            self._page_files = dict.fromkeys(playground.paths, ("GET", playground.reply))
+            self._routes["/"] = self._page_files.pop("/")
 
     def endpoint(self, path: str) -> str:
-        """The path as a metric label: one of ours, or `other`."""
-        return path if path in self._routes else "other"
+        """The path as a metric label: one of ours, `/` for all that the page is made of, or `other`."""
+        if path in self._routes:
+            return path
+        return "/" if path in self._page_files else "other"
 
     async def reply(self, call: Call) -> Reply:
-        route = self._routes.get(call.path)
+        route = self._routes.get(call.path) or self._page_files.get(call.path)
         if route is None:
             raise NotFound
         method, handler = route

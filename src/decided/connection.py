@@ -251,7 +251,8 @@ class Connection(asyncio.Protocol):
     def write(self, call: Call, reply: Reply, request_id: bytes) -> None:
         body: bytes = reply.body  # type: ignore[assignment]
         head = self._head(call, reply, request_id, b"content-length: %d\r\n\r\n" % len(body))
-        self._transport.write(head if call.method == "HEAD" else head + body)
+        without_body = call.method == "HEAD" or reply.status == HTTPStatus.NOT_MODIFIED
+        self._transport.write(head if without_body else head + body)
 
     async def stream(self, call: Call, reply: Reply, request_id: bytes) -> None:
         plain = call.old  # HTTP/1.0 has no chunks: there, the end of the connection is the end of the body

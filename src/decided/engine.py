@@ -17,12 +17,12 @@ from decided.errors import DecidedError, ModelError, StartError
 from decided.settings import Settings
 
 KINDS: dict[str, str] = {
+    "embedded": "decided.engines.embedded",
     "llamacpp": "decided.engines.llamacpp",
     "lmstudio": "decided.engines.lmstudio",
     "ollama": "decided.engines.ollama",
     "openai": "decided.engines.openai",
     "sglang": "decided.engines.sglang",
-    "standin": "decided.engines.standin",
     "systemone": "decided.engines.systemone",
     "vllm": "decided.engines.vllm",
 }

@@ -17,6 +17,7 @@ from decided.keys import Keys
 from decided.listener import Listener
 from decided.logs import RequestLog
 from decided.metrics import Metrics
+from decided.playground import Playground
 from decided.service import Service
 from decided.settings import Settings
 from decided.version import VERSION
@@ -41,7 +42,8 @@ async def serve(settings: Settings) -> None:
     request_log = RequestLog(
         settings.log_format, settings.log_level in ("debug", "info"), asyncio.get_running_loop().call_later
     )
-    edge = Edge(App(service, keys, settings.max_body_bytes), metrics, request_log)
+    app = App(service, keys, settings.max_body_bytes, Playground() if settings.page == "on" else None)
+    edge = Edge(app, metrics, request_log)
     gc.freeze()  # the model and the modules stay: no collection need look at them again
     gc.set_threshold(50_000, 20, 50)  # requests leave hardly any cycles behind
     sock = _bind(settings.host, settings.port)

@@ -68,7 +68,7 @@ def _key(value: str) -> str:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     model: str = _setting(
-        "standin", "the model to serve: KIND or KIND:NAME, see docs/settings.md", _text, metavar="MODEL"
+        "embedded", "the model to serve: KIND or KIND:NAME, see docs/settings.md", _text, metavar="MODEL"
     )
     host: str = _setting("0.0.0.0", "address to listen on; 127.0.0.1 for this machine only", _text)
     port: int = _setting(8000, "port to listen on; 0 takes a free one and logs it", _whole(0, 65535))
@@ -91,6 +91,7 @@ class Settings:
     small_batch: int | None = _setting(
         None, "questions per forward pass, for some GPU models (default: the model's own)", _whole(1, 65_536)
     )
+    page: str = _setting("on", "on serves the playground, a page for people, at /; off does not", _one_of("on", "off"))
     log_level: str = _setting(
         "info",
         "debug, info, warning or error; info has one line per request",

@@ -108,7 +108,7 @@ def test_settings(overlay: str) -> None:
     assert set(given) <= {variable(item) for item in all_settings()}
     kind, _, name = settings(overlay).model.partition(":")
     assert kind in KINDS
-    assert bool(name) == (kind != "standin")
+    assert bool(name) == (kind != "embedded")
     assert settings(overlay).port == decided(overlay)["ports"][0]["containerPort"]
 
 

@@ -41,7 +41,6 @@ def odd() -> Iterator[Server]:
 @pytest.mark.parametrize(
     "path",
     [
-        "/",
         "/v1",
         "/v1/",
         "/v1/systemone/",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from decided.settings import default_of, flag, flag_settings, variable
 
-ONLY_TO_SERVE = frozenset({"host", "port", "max_in_flight", "max_body_bytes"})
+ONLY_TO_SERVE = frozenset({"host", "port", "max_in_flight", "max_body_bytes", "page"})
 
 
 def add_settings(parser: ArgumentParser, left_out: AbstractSet[str] = frozenset()) -> None:

@@ -18,6 +18,7 @@ MAX_WINDOWS = 16
 MAX_STATE_TOKENS = WINDOW * MAX_WINDOWS
 INSTRUCTION_TOKENS = 320
 OPTION_TOKENS = 160  # 1 + 320 + 1 + 1 + 160 positions still fit 512
+QUESTION_TOKENS = 8192  # instructions and options together: 256 options of 30 tokens
 
 KINDS = ("choice", "score", "noul")
 _LEADS = {"choice": "choose", "score": "rate", "noul": "yes or no"}

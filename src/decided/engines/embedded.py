@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,19 +21,20 @@ from tokenizers import Tokenizer
 from decided import prompts
 from decided.contract import Choice, Noul, Question, compact
 from decided.engine import Cut, Item, ModelCard, Reading
-from decided.errors import ModelError
-from decided.hardware import physical_cores
-from decided.settings import Settings
-from training.rendering import (
+from decided.engines.rendering import (
     CLS,
     INSTRUCTION_TOKENS,
     MARK,
     MAX_STATE_TOKENS,
     OPTION_TOKENS,
+    QUESTION_TOKENS,
     SEP,
     render,
     windows,
 )
+from decided.errors import ModelError
+from decided.hardware import physical_cores
+from decided.settings import Settings
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
@@ -40,8 +42,13 @@ Ints = NDArray[np.int64]
 LAYERS = 12
 CACHED = [f"{part}_{layer}" for layer in range(LAYERS) for part in ("key", "value")]
 _HIDDEN_FROM = np.float32(-1e9)
-_RUN_TOKENS = 512
-"""Question tokens in one run of the graph: more gains nothing on a CPU, and attention pads to the longest question."""
+_ROW_TOKENS = 192
+"""A longer question is laid out in several rows of attention, cut between options."""
+_RUN_PAIRS = 512 * 512
+_LEAST_TOKENS = 64
+"""Question tokens times state tokens in one run of the graph: more gains nothing on a CPU and takes memory."""
+_STEP_PAIRS = 2**21
+"""Pairs of tokens whose attention is worked out at a time: 12 heads of float32 each, about 100 MB."""
 
 
 class _Asked(NamedTuple):
@@ -51,6 +58,7 @@ class _Asked(NamedTuple):
     position: Ints
     part: Ints
     markers: Ints
+    marked: NDArray[np.bool_]
     temperature: float
     order: list[int]
     cuts: tuple[Cut, ...]
@@ -108,14 +116,15 @@ class Embedded:
         item = Item(range(len(prepared)), total, (ids, prepared))
         return Reading([item], total, [(*cuts, *asked.cuts) for asked in prepared])
 
-    def run(self, items: Sequence[Item]) -> list[list[Floats]]:
+    def run(self, items: Sequence[Item]) -> list[list[list[float]]]:
         return [self._answers(*item.payload) for item in items]
 
     def _ask(self, question: Question) -> _Asked:
         kind, about, criteria = _worded(question)
         shown = render(kind, about, criteria)
         lead = prompts.tokens(self._vocabulary, shown.instructions, "instructions", INSTRUCTION_TOKENS)
-        texts = [prompts.tokens(self._vocabulary, text, "options", OPTION_TOKENS) for text in shown.options]
+        room = min(OPTION_TOKENS, (QUESTION_TOKENS - len(lead.ids)) // len(shown.options) - 1)
+        texts = [prompts.tokens(self._vocabulary, text, "options", room) for text in shown.options]
         # Options go in one fixed order of their own: the network does not care, but the last bits of a sum would.
         order = list(range(len(texts)))
         if kind == "choice":
@@ -130,46 +139,56 @@ class Embedded:
             ids += [MARK, *text.ids]
             position += range(start, start + 1 + len(text.ids))
             part += [number] * (1 + len(text.ids))
+        marked = np.zeros(len(ids), np.bool_)
+        marked[markers] = True
         bucket = sum(len(texts) > edge for edge in self._edges)
         return _Asked(
             np.array(ids, np.int64),
             np.array(position, np.int64),
             np.array(part, np.int64),
             np.array(markers, np.int64),
+            marked,
             self._temperatures[kind][bucket],
             order,
             lead.cuts + prompts.joined([text.cuts for text in texts]),
         )
 
-    def _answers(self, state: list[int], questions: list[_Asked]) -> list[Floats]:
-        cached = self._cache(state)
-        out: list[Floats] = []
-        for group in _groups(questions):
-            logits = self._question.run(["logits"], {**_packed(group, cached["key_0"].shape[-1]), **cached})[0]
+    def _answers(self, state: list[int], questions: list[_Asked]) -> list[list[float]]:
+        cached, size = self._cache(state)
+        out: list[list[float]] = []
+        for group in _groups(questions, max(_LEAST_TOKENS, _RUN_PAIRS // size)):
+            logits = self._question.run(["logits"], {**_packed(group, size), **cached})[0]
             ends = np.cumsum([len(asked.markers) for asked in group])[:-1]
             out += [_weights(part, asked) for part, asked in zip(np.split(logits, ends), group, strict=True)]
         return out
 
-    def _cache(self, state: list[int]) -> dict[str, Floats]:
-        """Keys and values of every layer for all windows of the state, side by side."""
-        found = []
-        for start, length in windows(len(state)):
+    def _cache(self, state: list[int]) -> tuple[dict[str, Floats], int]:
+        """Keys and values of every layer for all windows of the state, side by side, and how many there are."""
+        parts = windows(len(state))
+        size = len(state) + 2 * len(parts)
+        cached: dict[str, Floats] = {}
+        at = 0
+        for start, length in parts:
             ids = np.array([CLS, *state[start : start + length], SEP], np.int64)
             feed = {"ids": ids, "position": np.arange(len(ids)), "segment": np.zeros(len(ids), np.int64)}
-            found.append(self._state.run(CACHED, feed))
-        if len(found) == 1:
-            return dict(zip(CACHED, found[0], strict=True))
-        axes = [3 if name.startswith("key") else 2 for name in CACHED]
-        joined = [np.concatenate(parts, axis) for parts, axis in zip(zip(*found, strict=True), axes, strict=True)]
-        return dict(zip(CACHED, joined, strict=True))
+            found = dict(zip(CACHED, self._state.run(CACHED, feed), strict=True))
+            if len(parts) == 1:
+                return found, size
+            for name, values in found.items():  # filled in place: twice the memory would be a lot for a long state
+                axis = 3 if name.startswith("key") else 2
+                if not at:
+                    cached[name] = np.empty([size if a == axis else n for a, n in enumerate(values.shape)], np.float32)
+                np.moveaxis(cached[name], axis, 0)[at : at + len(ids)] = np.moveaxis(values, axis, 0)
+            at += len(ids)
+        return cached, size
 
 
-def _groups(questions: list[_Asked]) -> Iterator[list[_Asked]]:
-    """Consecutive questions, about `_RUN_TOKENS` tokens at a time."""
+def _groups(questions: list[_Asked], limit: int) -> Iterator[list[_Asked]]:
+    """Consecutive questions, up to about so many tokens at a time."""
     group: list[_Asked] = []
     size = 0
     for asked in questions:
-        if group and size + len(asked.ids) > _RUN_TOKENS:
+        if group and size + len(asked.ids) > limit:
             yield group
             group, size = [], 0
         group.append(asked)
@@ -177,35 +196,62 @@ def _groups(questions: list[_Asked]) -> Iterator[list[_Asked]]:
     yield group
 
 
+def _rows(asked: _Asked) -> list[tuple[Ints, Ints]]:
+    """(tokens that ask, tokens that may be seen) for each row of attention, as indices into the question.
+
+    A short question is one row. A long one is cut between options: each row sees the instructions, all markers and
+    its own options, so the work grows with the number of options and not with its square.
+    """
+    everything = np.arange(len(asked.ids))
+    if len(asked.ids) <= _ROW_TOKENS:
+        return [(everything, everything)]
+    first = int(asked.markers[0])
+    rows = [(everything[:first], everything[:first])]
+    edges = [*asked.markers.tolist(), len(asked.ids)]
+    start = first
+    for edge, following in pairwise([*edges, edges[-1] + _ROW_TOKENS]):
+        if following - start > _ROW_TOKENS and edge > start:
+            others = asked.markers[(asked.markers < start) | (asked.markers >= edge)]
+            rows.append((everything[start:edge], np.concatenate([everything[:first], everything[start:edge], others])))
+            start = edge
+    return rows
+
+
 def _packed(group: list[_Asked], state_tokens: int) -> dict[str, NDArray[Any]]:
-    """The graph's inputs for some questions: tokens back to back, and where each stands in its question."""
-    sizes = [len(asked.ids) for asked in group]
-    longest, starts = max(sizes), np.cumsum([0, *sizes])
-    grid = np.zeros((len(group), longest), np.int64)
-    cell = np.concatenate([i * longest + np.arange(size) for i, size in enumerate(sizes)])
-    bias = np.full((len(group), 1, longest, longest), _HIDDEN_FROM, np.float32)
-    for i, (asked, size) in enumerate(zip(group, sizes, strict=True)):
-        grid[i, :size] = np.arange(starts[i], starts[i] + size)
-        seen = (asked.part[:, None] == asked.part[None]) | (asked.part[None] == 0)
-        seen[np.ix_(asked.markers, asked.markers)] = True
-        bias[i, 0, :size, :size][seen] = 0
+    """The graph's inputs for some questions: tokens back to back, and who sees whom."""
+    starts = np.cumsum([0, *(len(asked.ids) for asked in group)])
+    rows = [(i, *row) for i, asked in enumerate(group) for row in _rows(asked)]
+    places, keys = max(len(asks) for _, asks, _ in rows), max(len(sees) for _, _, sees in rows)
+    step = max(1, min(len(rows), _STEP_PAIRS // (places * (state_tokens + keys))))
+    steps = -(-len(rows) // step)
+    grid, seen = np.zeros((steps * step, places), np.int64), np.zeros((steps * step, keys), np.int64)
+    bias = np.full((steps * step, 1, places, keys), _HIDDEN_FROM, np.float32)
+    for r, (i, asks, sees) in enumerate(rows):
+        part, marked = group[i].part, group[i].marked
+        grid[r, : len(asks)], seen[r, : len(sees)] = asks + starts[i], sees + starts[i]
+        both = (part[asks][:, None] == part[sees]) | (part[sees] == 0) | (marked[asks][:, None] & marked[sees])
+        bias[r, 0, : len(asks), : len(sees)][both] = 0
     return {
         "ids": np.concatenate([asked.ids for asked in group]),
         "position": np.concatenate([asked.position for asked in group]),
         "segment": np.ones(starts[-1], np.int64),
         "grid": grid,
-        "cell": cell,
+        "seen": seen,
+        "cell": np.concatenate([r * places + np.arange(len(asks)) for r, (_, asks, _) in enumerate(rows)]),
         "markers": np.concatenate([asked.markers + start for asked, start in zip(group, starts, strict=False)]),
-        "lengths": np.array([state_tokens, longest], np.int64),
+        "lengths": np.array([state_tokens, keys], np.int64),
+        "each": np.array([step], np.int64),
+        "turns": np.array(steps, np.int64),
         "bias": bias,
     }
 
 
-def _weights(logits: Floats, asked: _Asked) -> Floats:
+def _weights(logits: Floats, asked: _Asked) -> list[float]:
+    """The weights of the options in the caller's order."""
     scaled = logits.astype(np.float64) / asked.temperature
-    weights = np.empty(len(scaled), np.float32)
+    weights = np.empty(len(scaled))
     weights[asked.order] = np.exp(scaled - scaled.max())
-    return weights
+    return weights.tolist()
 
 
 def _check(folder: Path, digests: dict[str, str]) -> None:
@@ -228,7 +274,7 @@ def load(name: str, settings: Settings) -> Embedded:
     """The embedded model, in 8 bits or, with --dtype float32, exactly."""
     if name or settings.device not in ("auto", "cpu"):
         raise ModelError("the embedded model has no other names or devices: leave --device at auto")
+    if settings.dtype not in ("auto", "int8", "float32"):
+        raise ModelError(f"the embedded model runs in int8 or float32, not {settings.dtype}: leave --dtype at auto")
     folder = Path(str(files("decided"))) / "weights"
-    if not (folder / "card.json").exists():
-        raise ModelError("this build of decided carries no weights")
     return Embedded(folder, settings.dtype == "float32", settings.threads or physical_cores())

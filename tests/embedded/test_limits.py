@@ -1,0 +1,108 @@
+"""What the model reads: long states from start to end, many options, and a report of what it did not read."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from decided.contract import Choice, Noul, Score
+from decided.engine import Cut
+from decided.engines.embedded import Embedded, load
+from decided.errors import ModelError
+from decided.settings import Settings
+from tests.embedded.asking import ask
+from tests.embedded.conftest import WEIGHTS
+from tests.support.server import running_server
+
+_FILLER = (
+    "The kitchen on the second floor was painted over the weekend. Lunch is served from noon to two. "
+    "The lift is inspected in the first week of the month. Visitors sign in at the front desk. "
+)
+
+
+def _padded(sentence: str, place: str) -> str:
+    """About 3,000 tokens with the sentence at one place."""
+    before = {"start": 0, "middle": 40, "end": 80}[place]
+    return _FILLER * before + sentence + " " + _FILLER * (80 - before)
+
+
+@pytest.mark.parametrize("place", ["start", "middle", "end"])
+def test_the_decisive_sentence_is_found_wherever_it_stands(model: Embedded, place: str) -> None:
+    refund = _padded("The parcel arrived broken and the customer wants a refund.", place)
+    praise = _padded("The customer is happy with the new bicycle.", place)
+    question = Choice({"refund": "the customer wants money back", "praise": "the customer is happy"}, "What is said?")
+    reading = model.read(model.prepare([question]), refund)
+    assert reading.input_tokens > 3_000
+    assert reading.cuts == [()]
+    [wanted], [happy] = ask(model, refund, question), ask(model, praise, question)
+    assert wanted[0] > 0.5 > happy[0]
+    leak = _padded("The sprinkler in room C512 is leaking and water is running down the stairs.", place)
+    dry = _padded("The window in room C512 was closed and everything is fine.", place)
+    [yes], [no] = (ask(model, state, Noul("Is water leaking somewhere?")) for state in (leak, dry))
+    assert yes[0] > no[0] + 0.02
+
+
+def test_a_state_is_read_up_to_its_last_token(model: Embedded) -> None:
+    fits, too_long = "word " * 8_160, "word " * 8_161
+    [question] = model.prepare([Noul("Is it long?")])
+    assert model.read([question], fits).cuts == [()]
+    assert model.read([question], too_long).cuts == [(Cut("state", 8_160, 8_161),)]
+
+
+def test_256_options_of_many_words_are_all_read_and_the_cut_is_told(model: Embedded) -> None:
+    options: dict[str, str | dict[str, Any] | list[Any] | None] = {
+        f"intent_{i}": f"the customer asks for thing number {i}" for i in range(256)
+    }
+    [short] = model.prepare([Choice(options, "Which?")])
+    assert short.cuts == ()
+    [long] = model.prepare([Choice(dict.fromkeys(f"{i} " + "word " * 100 for i in range(256)), "Which?")])
+    assert len(long.ids) <= 8_192 + 2
+    assert [cut.part for cut in long.cuts] == ["options"]
+    [answer] = ask(model, "Please give me thing number 77.", Choice(options, "What does the customer ask for?"))
+    assert answer.argmax() == 77
+
+
+@pytest.mark.parametrize("name", ["weights.bin", "state.onnx", "tokenizer.json"])
+def test_a_damaged_file_is_refused_by_its_name(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "weights"
+    shutil.copytree(WEIGHTS, folder)
+    damaged = bytearray((folder / name).read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    (folder / name).write_bytes(damaged)
+    with pytest.raises(ModelError, match=f"{name} is damaged"):
+        Embedded(folder, exact=False, threads=1)
+
+
+def test_eight_bits_say_nearly_what_float32_says(model: Embedded, exact_model: Embedded) -> None:
+    questions = (
+        Choice({"billing": "charges and refunds", "delivery": "late or lost parcels"}, "Which team?"),
+        Score(["calm", "annoyed", "angry"], "How upset is the writer?"),
+        Noul("Was the customer charged twice?"),
+    )
+    state = "I was charged twice for one order and nobody answers my letters!"
+    rounded, full = ask(model, state, *questions), ask(exact_model, state, *questions)
+    for eight, thirty_two in zip(rounded, full, strict=True):
+        assert eight == pytest.approx(thirty_two, abs=0.05)
+    assert any(a.tolist() != b.tolist() for a, b in zip(rounded, full, strict=True))
+
+
+@pytest.mark.parametrize(
+    "settings", [Settings(model="embedded", device="cuda"), Settings(model="embedded", dtype="bfloat16")]
+)
+def test_what_it_does_not_have_ends_the_start(settings: Settings) -> None:
+    with pytest.raises(ModelError, match="embedded"):
+        load("", settings)
+
+
+def test_a_name_ends_the_start() -> None:
+    with pytest.raises(ModelError, match="embedded"):
+        load("large", Settings())
+
+
+def test_the_exact_mode_is_served_too() -> None:
+    with running_server("--model", "embedded", "--dtype", "float32") as server:
+        [card] = server.request("GET", "/v1/models").json["models"]
+        reply = server.ask("The parcel is late.", {"late": {"type": "noul", "instructions": "Is the parcel late?"}})
+    assert card["kind"] == "embedded"
+    assert reply.json["answers"]["late"]["noul"] > 0.5

@@ -1,0 +1,124 @@
+"""A real browser: the Chromium of the machine, driven by Playwright, which brings none of its own."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, sync_playwright
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome")
+_FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    # A second name for this machine, which a browser does not trust as it trusts the first.
+    "--host-resolver-rules=MAP decided.test 127.0.0.1",
+)
+_REPORT_VIOLATIONS = """addEventListener("securitypolicyviolation",
+    (event) => console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`))"""
+
+
+def chromium() -> str | None:
+    """Where the browser is, if there is one."""
+    return next((path for name in _NAMES if (path := shutil.which(name))), None)
+
+
+@contextmanager
+def launched() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=_FLAGS)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+class Playground:
+    """The page as a person uses it, in a window of its own with nothing kept from others."""
+
+    def __init__(self, page: Page, url: str) -> None:
+        self.page = page
+        self.url = url
+        self.troubles: list[str] = []
+        """All that went wrong behind the page: errors of scripts, the policy, requests to anywhere else."""
+        page.add_init_script(_REPORT_VIOLATIONS)
+        page.on("console", self._on_console)
+        page.on("pageerror", lambda error: self.troubles.append(str(error)))
+        page.on("request", self._on_request)
+
+    def _on_console(self, said: ConsoleMessage) -> None:
+        if said.type in ("error", "warning"):
+            self.troubles.append(said.text)
+
+    def _on_request(self, request: Request) -> None:
+        if not request.url.startswith(f"{self.url}/"):
+            self.troubles.append(f"a request to {request.url}")
+
+    def open(self, fragment: str = "") -> None:
+        self.page.goto(f"{self.url}/{fragment}")
+        self.ask_button.wait_for()
+
+    @property
+    def ask_button(self) -> Locator:
+        return self.page.get_by_role("button", name="Ask", exact=True)
+
+    @property
+    def state(self) -> Locator:
+        return self.page.get_by_role("textbox", name="State")
+
+    @property
+    def key(self) -> Locator:
+        return self.page.get_by_label("API key")
+
+    @property
+    def answers(self) -> Locator:
+        return self.page.get_by_role("article")
+
+    @property
+    def note(self) -> Locator:
+        return self.page.locator(".note")
+
+    def ask(self) -> None:
+        """Press the button, and wait until the reply is shown."""
+        with self.page.expect_response("**/v1/systemone"):
+            self.ask_button.click()
+        self.ask_button.and_(self.page.locator(":not([aria-busy])")).wait_for()
+
+    def question(self, name: str) -> Locator:
+        """The card of a question."""
+        cards = self.page.locator(".card")
+        index = [box.input_value() for box in self.page.get_by_label("Question name").all()].index(name)
+        return cards.nth(index)
+
+    def request(self, form: str = "JSON") -> str:
+        """What the copy button gives."""
+        self.page.get_by_role("group", name="Form of the request").get_by_role("radio", name=form).check(force=True)
+        self.page.evaluate("navigator.clipboard.writeText('')")
+        self.page.locator(".actions").get_by_role("button").first.click()
+        self.page.wait_for_function("async () => await navigator.clipboard.readText() !== ''")
+        return self.clipboard()
+
+    def body(self) -> Any:
+        return json.loads(self.request())
+
+    def clipboard(self) -> str:
+        return str(self.page.evaluate("navigator.clipboard.readText()"))
+
+
+@contextmanager
+def opened(browser: Browser, url: str, fragment: str = "", **context: Any) -> Iterator[Playground]:
+    window = browser.new_context(permissions=["clipboard-read", "clipboard-write"], **context)
+    window.set_default_timeout(15_000)
+    try:
+        playground = Playground(window.new_page(), url)
+        playground.open(fragment)
+        yield playground
+    finally:
+        window.close()
