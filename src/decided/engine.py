@@ -18,6 +18,7 @@ from decided.errors import ModelError, StartError
 from decided.settings import Settings
 
 KINDS: dict[str, str] = {
+    "causal": "decided.engines.torch.causal",
     "laya": "decided.engines.torch.laya",
     "llamacpp": "decided.engines.llamacpp",
     "lmstudio": "decided.engines.lmstudio",

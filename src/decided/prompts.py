@@ -66,29 +66,47 @@ def joined(cuts: Sequence[tuple[Cut, ...]]) -> tuple[Cut, ...]:
     return (Cut(found[0].part, kept, given, any(cut.estimated for cut in found)),)
 
 
-_TASK = (
+class Lettered(NamedTuple):
+    """The words around a question for a language model that answers with a letter. Each part is whole lines.
+
+    The state comes before the question, so that all questions about it begin with the same tokens and are read from
+    there on.
+    """
+
+    task: str
+    state: str
+    question: str
+    option: str
+    end: str
+
+    def option_line(self, letter: str, question: Question, option: Option) -> str:
+        return self.option.format(letter, lettered_option(question, option))
+
+    def question_lines(self, question: Question) -> str:
+        return self.question.format(instructions(question) or "Which option fits the text best?")
+
+
+LETTERED = Lettered(
     "You read a text and answer one question about it. The options have letters. Answer with the letter of the option "
-    "that fits best, and with nothing else."
+    "that fits best, and with nothing else.",
+    "Text:\n{}\n\n",
+    "Question: {}\nOptions:\n",
+    "{}. {}\n",
+    "Answer with one letter.",
 )
 
 
 def lettered(state: str, question: Question, letters: str, order: Sequence[int]) -> list[dict[str, str]]:
-    """A question for a language model that answers with a letter: the chat messages, options in the order given.
-
-    The state comes before the question, so that all questions about it begin with the same tokens and an engine with a
-    prefix cache reads it once.
-    """
+    """A question for a language model that answers with a letter: the chat messages, options in the order given."""
     options = question.options()
     lines = [
-        f"{letter}. {_lettered_option(question, options[number])}"
-        for letter, number in zip(letters, order, strict=False)
+        LETTERED.option_line(letter, question, options[number]) for letter, number in zip(letters, order, strict=False)
     ]
-    asked = instructions(question) or "Which option fits the text best?"
-    user = f"Text:\n{state}\n\nQuestion: {asked}\nOptions:\n" + "\n".join(lines) + "\nAnswer with one letter."
-    return [{"role": "system", "content": _TASK}, {"role": "user", "content": user}]
+    user = LETTERED.state.format(state) + LETTERED.question_lines(question) + "".join(lines) + LETTERED.end
+    return [{"role": "system", "content": LETTERED.task}, {"role": "user", "content": user}]
 
 
-def _lettered_option(question: Question, option: Option) -> str:
+def lettered_option(question: Question, option: Option) -> str:
     if isinstance(question, Score):
         return option.description or option.key
     if isinstance(question, Noul):

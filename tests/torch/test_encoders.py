@@ -9,10 +9,10 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
 
 from decided import engine
-from decided.contract import Noul, Question
-from decided.engine import Model
+from decided.contract import Noul
 from decided.settings import Settings
-from tests.torch import checkpoints
+from tests.torch import checkpoints, kernel
+from tests.torch.conformance import decide
 from tests.torch.questions import LONG, QUESTIONS, STATES, typed
 
 pytestmark = pytest.mark.torch
@@ -32,16 +32,6 @@ def laya(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def loaded(folder: Path, **settings: Any) -> Any:
     return engine.load(Settings(model=str(folder), device="cpu", **settings))
-
-
-def decide(model: Model, states: list[str], questions: list[Question], together: bool) -> list[list[list[float]]]:
-    """Probabilities by state and question, each question alone or all in one batch."""
-    readings = [model.read(model.prepare(questions), state) for state in states]
-    items = [item for reading in readings for item in reading.items]
-    answers = model.run(items) if together else [model.run([item])[0] for item in items]
-    flat = [list(weights) for of_item in answers for weights in of_item]
-    size = len(questions)
-    return [flat[start : start + size] for start in range(0, len(flat), size)]
 
 
 def opendecider_says(folder: Path, states: list[str]) -> list[list[list[float]]]:
@@ -81,6 +71,19 @@ def test_probabilities_are_those_of_the_authors(family: str, together: bool, req
             assert our == pytest.approx(their, abs=EQUAL)
             spread = max(spread, max(their) - min(their))
     assert spread > 0.2  # else anything would be equal
+
+
+@pytest.mark.parametrize("family", ["opendecider", "laya"])
+def test_the_flash_kernel_is_handed_the_right_sequences(
+    family: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = loaded(request.getfixturevalue(family))
+    wanted = decide(model, [*STATES, LONG], typed(), True)
+    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", kernel.varlen_attn)
+    model.attention.flash = True
+    for ours, theirs in zip(decide(model, [*STATES, LONG], typed(), True), wanted, strict=True):
+        for our, their in zip(ours, theirs, strict=True):
+            assert our == pytest.approx(their, abs=EQUAL)
 
 
 def test_what_is_cut_is_what_the_authors_cut(opendecider: Path, laya: Path) -> None:

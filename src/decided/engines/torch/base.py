@@ -1,4 +1,4 @@
-"""What all PyTorch models share: batches to the device and back, a token budget, and life after out-of-memory."""
+"""What all PyTorch models share: a token budget found at the start, and life after out-of-memory."""
 
 import logging
 import time
@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from decided.contract import Choice, Question
 from decided.engine import Item, ModelCard, Reading
@@ -18,7 +17,6 @@ from decided.engines.torch.placement import Placement
 log = logging.getLogger("decided.engines")
 
 Weights = list[list[list[float]]]
-Ints = NDArray[np.int32]
 
 _LEAST_BUDGET = 256
 _MOST_BUDGET = {"cuda": 65_536, "mps": 8_192, "cpu": 4_096}
@@ -78,39 +76,14 @@ class TorchModel(ABC):
     def joined(self, items: Sequence[Item], parts: list[Weights]) -> Weights:
         return [of_item for part in parts for of_item in part]
 
+    def forget(self) -> None:  # noqa: B027  most kinds keep nothing
+        """Let go of what is kept from batch to batch."""
+
     def free(self) -> None:
         """Let go of memory that can be had again."""
+        self.forget()
         if self.placement.on_gpu:
             torch.cuda.empty_cache()
-
-    # --- to the device and back: one copy each way ---
-
-    def ship(self, *arrays: Sequence[int] | Ints) -> list[Tensor]:
-        """Whole numbers to the device, in one copy, as one tensor for each array."""
-        parts = [np.asarray(array, dtype=np.int32) for array in arrays]
-        host = torch.from_numpy(np.concatenate(parts))
-        if self.placement.on_gpu:
-            host = host.pin_memory()
-        moved = host.to(self.placement.device, non_blocking=True)
-        return list(moved.split([len(part) for part in parts]))
-
-    def fetch(self, result: Tensor) -> Callable[[], NDArray[np.float32]]:
-        """Bring numbers back: the copy is asked for now, and waited for when they are needed."""
-        result = result.float()
-        if not self.placement.on_gpu:
-            values: NDArray[np.float32] = result.cpu().numpy()
-            return lambda: values
-        host = torch.empty(result.shape, dtype=torch.float32, pin_memory=True)
-        host.copy_(result, non_blocking=True)
-        done = torch.cuda.Event(blocking=True)
-        done.record()
-
-        def wait() -> NDArray[np.float32]:
-            done.synchronize()
-            found: NDArray[np.float32] = host.numpy()
-            return found
-
-        return wait
 
     # --- the token budget ---
 
@@ -121,6 +94,7 @@ class TorchModel(ABC):
             items = self._sample(size)
             try:
                 self.run(items)  # first runs are slow: kernels are chosen, memory is fetched
+                self.forget()
                 began = time.perf_counter()
                 self.run(items)
             except Exception as error:

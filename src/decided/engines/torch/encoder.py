@@ -6,15 +6,15 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from decided.contract import Question
 from decided.engine import Cut, Item, ModelCard, Reading
 from decided.engines.torch.attention import Attention, Segments, has_flash
-from decided.engines.torch.base import Ints, TorchModel, Weights, softmax
+from decided.engines.torch.base import TorchModel, Weights, softmax
 from decided.engines.torch.modernbert import Encoder
 from decided.engines.torch.placement import Placement
+from decided.engines.torch.transfer import Floats, Ints, fetch, ship
 from decided.engines.vocabulary import Vocabulary
 from decided.prompts import tokens
 
@@ -103,7 +103,7 @@ class MarkerEncoder(TorchModel):
         # By length, so that sequences of one length stand together.
         order = sorted(range(len(items)), key=lambda number: len(items[number].payload.ids))
         rows: list[Row] = [items[number].payload for number in order]
-        wait = self.fetch(self.score(*self._encode(rows)))
+        wait = fetch(self.placement, self.score(*self._encode(rows)))
         counts = [len(row.markers) for row in rows]
 
         def collect() -> Weights:
@@ -115,7 +115,7 @@ class MarkerEncoder(TorchModel):
 
         return collect
 
-    def scaled(self, logits: NDArray[np.float32], rows: list[Row]) -> NDArray[np.float32]:
+    def scaled(self, logits: Floats, rows: list[Row]) -> Floats:
         """Logits at the model's own temperatures."""
         return logits
 
@@ -123,7 +123,8 @@ class MarkerEncoder(TorchModel):
         lengths = [len(row.ids) for row in rows]
         starts = np.zeros(len(rows) + 1, np.int32)
         np.cumsum(lengths, out=starts[1:])
-        ids, positions, markers, kinds, begins = self.ship(
+        ids, positions, markers, kinds, begins = ship(
+            self.placement,
             np.concatenate([row.ids for row in rows]),
             np.concatenate([np.arange(length, dtype=np.int32) for length in lengths]),
             np.concatenate([row.markers + start for row, start in zip(rows, starts, strict=False)]),
