@@ -19,9 +19,11 @@ from decided.settings import Settings
 
 KINDS: dict[str, str] = {
     "causal": "decided.engines.torch.causal",
+    "gliclass": "decided.engines.torch.gliclass",
     "laya": "decided.engines.torch.laya",
     "llamacpp": "decided.engines.llamacpp",
     "lmstudio": "decided.engines.lmstudio",
+    "nli": "decided.engines.torch.nli",
     "ollama": "decided.engines.ollama",
     "openai": "decided.engines.openai",
     "opendecider": "decided.engines.torch.opendecider",

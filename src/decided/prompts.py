@@ -66,6 +66,20 @@ def joined(cuts: Sequence[tuple[Cut, ...]]) -> tuple[Cut, ...]:
     return (Cut(found[0].part, kept, given, any(cut.estimated for cut in found)),)
 
 
+def hypotheses(question: Question) -> list[str]:
+    """A question as statements that may follow from the text: one for each option. A yes/no question of which not both
+    outcomes are described is one statement, and yes means that it follows."""
+    about = instructions(question)
+    if isinstance(question, Noul):
+        yes, no = (option.description for option in question.options())
+        described = [yes, no] if yes and no else [yes or about or f"It is not so: {no}"]
+    elif isinstance(question, Score):
+        described = [option.description or option.key for option in question.options()]
+    else:
+        described = [option_text(option) for option in question.options()]
+    return [text if not about or text == about else f"{about} {text}" for text in described]
+
+
 class Lettered(NamedTuple):
     """The words around a question for a language model that answers with a letter. Each part is whole lines.
 

@@ -5,13 +5,21 @@ drawn wide enough that probabilities differ visibly.
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrainedTokenizerFast
+from tokenizers.processors import TemplateProcessing
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    PreTrainedTokenizerFast,
+)
 
 SPECIAL = {
     "pad_token": "[PAD]",
@@ -112,5 +120,50 @@ def decoder(folder: Path, family: str, **more: Any) -> Path:
     }  # fmt: skip
     config = AutoConfig.for_model(family, **sizes | more)
     AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    words.save_pretrained(folder)
+    return folder
+
+
+def cross_encoder(folder: Path, family: str, labels: Sequence[str]) -> Path:
+    """A classifier of pairs, as transformers writes it."""
+    torch.manual_seed(4)
+    words = tokenizer()
+    start, end = words.cls_token_id, words.sep_token_id
+    words.backend_tokenizer.post_processor = TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", start), ("[SEP]", end)],
+    )
+    words.model_input_names = ["input_ids", "attention_mask", *(["token_type_ids"] if family == "bert" else [])]
+    names = {"id2label": dict(enumerate(labels)), "label2id": {label: place for place, label in enumerate(labels)}}
+    if family == "modernbert":
+        config = modernbert(words, **names)
+    else:
+        config = AutoConfig.for_model(
+            family, vocab_size=len(words), hidden_size=64, intermediate_size=96, num_hidden_layers=3,
+            num_attention_heads=4, max_position_embeddings=256, initializer_range=0.3, **names,
+        )  # fmt: skip
+    AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
+    words.save_pretrained(folder)
+    return folder
+
+
+def gliclass(folder: Path) -> Path:
+    """Made of the library's own classes."""
+    from gliclass import GLiClassModel, GLiClassModelConfig
+
+    torch.manual_seed(5)
+    words = tokenizer()
+    words.add_special_tokens({"additional_special_tokens": ["<<LABEL>>", "<<SEP>>", "<<EXAMPLE>>"]})
+    config = GLiClassModelConfig(
+        encoder_config=modernbert(words),
+        encoder_model="made-here",
+        class_token_index=words.convert_tokens_to_ids("<<LABEL>>"),
+        text_token_index=words.convert_tokens_to_ids("<<SEP>>"),
+        example_token_index=words.convert_tokens_to_ids("<<EXAMPLE>>"),
+        hidden_size=128, vocab_size=len(words), prompt_first=True, architecture_type="uni-encoder",
+        max_num_classes=64, scorer_type="simple",
+    )  # fmt: skip
+    GLiClassModel(config).save_pretrained(folder)
     words.save_pretrained(folder)
     return folder

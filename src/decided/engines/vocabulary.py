@@ -5,8 +5,10 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
+from decided.engine import Cut
 from decided.engines.checkpoint import Checkpoint
 from decided.errors import ModelError
+from decided.prompts import tokens
 
 
 class Vocabulary:
@@ -22,6 +24,15 @@ class Vocabulary:
     def encode(self, text: str) -> list[int]:
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return ids
+
+    def shortened(self, text: str, part: str, limit: int) -> tuple[str, int, tuple[Cut, ...]]:
+        """The first `limit` tokens of a text as text, how many they are, and the cut: for libraries that read text."""
+        ids, cuts = tokens(self, text, part, limit)
+        if not cuts:
+            return text, len(ids), cuts
+        room = len(text) if not cuts[0].estimated else limit * 16
+        end = self._tokenizer.encode(text[:room], add_special_tokens=False).offsets[limit - 1][1] if limit else 0
+        return text[:end], limit, cuts
 
     def id_of(self, role: str) -> int:
         """The id of a special token, by its role: `mask_token`, `cls_token`, `sep_token`."""
