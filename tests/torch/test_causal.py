@@ -16,9 +16,9 @@ from decided import engine, prompts
 from decided.contract import Choice, Question
 from decided.engines import labels, rounds
 from decided.settings import Settings
+from tests.conformance import decide
+from tests.support.questions import LONG, STATES, typed
 from tests.torch import checkpoints, kernel
-from tests.torch.conformance import decide
-from tests.torch.questions import LONG, STATES, typed
 
 pytestmark = pytest.mark.torch
 

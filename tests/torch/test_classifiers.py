@@ -13,9 +13,9 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from decided import engine, prompts
 from decided.contract import Choice, Noul, Question
 from decided.settings import Settings
+from tests.conformance import decide
+from tests.support.questions import LONG, STATES, typed
 from tests.torch import checkpoints
-from tests.torch.conformance import decide
-from tests.torch.questions import LONG, STATES, typed
 
 pytestmark = pytest.mark.torch
 

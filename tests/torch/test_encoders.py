@@ -11,9 +11,9 @@ pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
 from decided import engine
 from decided.contract import Noul
 from decided.settings import Settings
+from tests.conformance import decide
+from tests.support.questions import LONG, QUESTIONS, STATES, typed
 from tests.torch import checkpoints, kernel
-from tests.torch.conformance import decide
-from tests.torch.questions import LONG, QUESTIONS, STATES, typed
 
 pytestmark = pytest.mark.torch
 

@@ -18,7 +18,7 @@ log = logging.getLogger("decided.engines")
 
 Weights = list[list[list[float]]]
 
-_LEAST_BUDGET = 256
+LEAST_BUDGET = 256
 _MOST_BUDGET = {"cuda": 65_536, "mps": 8_192, "cpu": 4_096}
 _BATCH_SECONDS = 0.25
 """A batch should not take longer: whoever comes next waits for its end."""
@@ -35,7 +35,7 @@ class TorchModel(ABC):
     def __init__(self, card: ModelCard, placement: Placement) -> None:
         self.card = card
         self.placement = placement
-        self.token_budget = _LEAST_BUDGET
+        self.token_budget = LEAST_BUDGET
         self.overlaps = placement.on_gpu
         """Whether a batch can be launched while the one before still runs."""
 
@@ -64,7 +64,7 @@ class TorchModel(ABC):
             if not halves:
                 raise
             self.free()
-            self.token_budget = max(_LEAST_BUDGET, min(self.token_budget, sum(item.cost for item in items)) // 2)
+            self.token_budget = max(LEAST_BUDGET, min(self.token_budget, sum(item.cost for item in items)) // 2)
             log.warning("out of memory with %d pieces: batches of %d tokens now", len(items), self.token_budget)
         return lambda: self.joined(items, [self.run(half) for half in halves])
 
@@ -89,7 +89,7 @@ class TorchModel(ABC):
 
     def find_budget(self) -> None:
         """Grow the batch until memory or time says stop."""
-        budget, fastest, size = self.token_budget, 0.0, _LEAST_BUDGET
+        budget, fastest, size = self.token_budget, 0.0, LEAST_BUDGET
         while size <= _MOST_BUDGET[self.placement.device.type]:
             items = self._sample(size)
             try:
@@ -106,7 +106,7 @@ class TorchModel(ABC):
                 budget = self.token_budget
                 break
             speed = sum(item.cost for item in items) / seconds
-            if size > _LEAST_BUDGET and (seconds > _BATCH_SECONDS or speed < _GAIN * fastest):
+            if size > LEAST_BUDGET and (seconds > _BATCH_SECONDS or speed < _GAIN * fastest):
                 break
             budget = self.token_budget = size
             fastest = max(fastest, speed)

@@ -32,6 +32,7 @@ class Asked(NamedTuple):
     """A question in words: its labels, the prompt before the text, and how many tokens they take."""
 
     labels: list[str]
+    options: int
     prompt: str
     size: int
     cuts: tuple[Cut, ...]
@@ -64,7 +65,8 @@ class GliClass(TorchModel):
         prompt = "" if alone else _plain(instructions(question))
         about = self.vocabulary.shortened(prompt, "instructions", room // 4)
         size = about[1] + sum(count + 1 for _, count, _ in short) + _FRAME
-        return Asked([text for text, _, _ in short], about[0], size, about[2] + joined([cut for _, _, cut in short]))
+        cuts = about[2] + joined([cut for _, _, cut in short])
+        return Asked([text for text, _, _ in short], len(question.keys()), about[0], size, cuts)
 
     def read(self, prepared: list[Asked], state: str) -> Reading:
         items, cuts, used = [], [], 0
@@ -91,7 +93,8 @@ class GliClass(TorchModel):
             weights: Weights = [[] for _ in rows]
             for part, wait in found:
                 for number, logits in zip(part, wait(), strict=True):
-                    weights[number] = [_shares(logits[: len(rows[number].asked.labels)])]
+                    asked = rows[number].asked
+                    weights[number] = [_shares(logits[: len(asked.labels)], asked.options)]
             return weights
 
         return collect
@@ -116,8 +119,9 @@ def _plain(text: str) -> str:
     return text.replace("<<", "< <")
 
 
-def _shares(logits: Floats) -> list[float]:
-    rows = np.array([logits[0], 0.0], np.float32) if len(logits) == 1 else logits
+def _shares(logits: Floats, options: int) -> list[float]:
+    """One label for two options: whether it fits. Else each against the others."""
+    rows = np.array([logits[0], 0.0], np.float32) if len(logits) < options else logits
     return softmax(rows, [len(rows)])[0]
 
 

@@ -16,7 +16,7 @@ from decided.contract import Question
 from decided.engine import Cut, Item, ModelCard, Reading
 from decided.engines.checkpoint import RELEASE_UNKNOWN, entailment_label, locate
 from decided.engines.torch.attention import takes
-from decided.engines.torch.base import TorchModel, Weights, softmax
+from decided.engines.torch.base import LEAST_BUDGET, TorchModel, Weights, softmax
 from decided.engines.torch.placement import Placement, place
 from decided.engines.torch.transfer import Floats, Ints, fetch, ship
 from decided.engines.vocabulary import Vocabulary
@@ -43,6 +43,7 @@ class Asked(NamedTuple):
     """A question as statements in tokens."""
 
     statements: list[Ints]
+    options: int
     cuts: tuple[Cut, ...]
 
     @property
@@ -51,9 +52,10 @@ class Asked(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """The pairs of one question: token ids and segment numbers."""
+    """The pairs of one question: token ids and segment numbers; and how many options it has."""
 
     rows: list[tuple[Ints, Ints]]
+    options: int
 
 
 class CrossEncoder(TorchModel):
@@ -75,7 +77,7 @@ class CrossEncoder(TorchModel):
         for question in questions:
             read: list[Tokens] = [tokens(self.vocabulary, text, "options", limit) for text in hypotheses(question)]
             statements = [np.array(statement.ids, np.int32) for statement in read]
-            asked.append(Asked(statements, joined([statement.cuts for statement in read])))
+            asked.append(Asked(statements, len(question.keys()), joined([statement.cuts for statement in read])))
         return asked
 
     def read(self, prepared: list[Asked], state: str) -> Reading:
@@ -87,7 +89,7 @@ class CrossEncoder(TorchModel):
         items, cuts = [], []
         for number, (asked, room) in enumerate(zip(prepared, rooms, strict=True)):
             rows = [self._pair(ids[:room], statement) for statement in asked.statements]
-            items.append(Item([number], sum(len(row[0]) for row in rows), Pairs(rows)))
+            items.append(Item([number], sum(len(row[0]) for row in rows), Pairs(rows, asked.options)))
             short = (Cut("state", room, given, estimated),) if given > room else ()
             cuts.append((*short, *asked.cuts))
         return Reading(items, len(ids) + sum(len(text) for asked in prepared for text in asked.statements), cuts)
@@ -110,10 +112,14 @@ class CrossEncoder(TorchModel):
             logits[order] = wait()
             weights, start = [], 0
             for each in pairs:
-                weights.append([_shares(logits[start : (start := start + len(each.rows))])])
+                weights.append([_shares(logits[start : (start := start + len(each.rows))], each.options)])
             return weights
 
         return collect
+
+    def halves(self, items: Sequence[Item]) -> list[Sequence[Item]]:
+        """A question alone is tried again as it is: with a smaller token budget, its pairs run in more parts."""
+        return super().halves(items) or ([items] if self.token_budget > LEAST_BUDGET else [])
 
     def _parts(self, rows: Sequence[tuple[Ints, Ints]], order: list[int]) -> list[list[int]]:
         """Pairs of nearly one length together, each part within the token budget with its padding."""
@@ -142,9 +148,9 @@ class CrossEncoder(TorchModel):
         return torch.stack((follows, logits.logsumexp(dim=1)), dim=1)
 
 
-def _shares(logits: Floats) -> list[float]:
-    """One statement: yes against no. Several: each against the others."""
-    rows = logits[0] if len(logits) == 1 else logits[:, 0]
+def _shares(logits: Floats, options: int) -> list[float]:
+    """One statement for two options: yes against no. Else each against the others."""
+    rows = logits[0] if len(logits) < options else logits[:, 0]
     return softmax(rows, [len(rows)])[0]
 
 
