@@ -2,8 +2,8 @@
 options. No I/O: a round is given out, its shares come back.
 
 More options than letters are a tournament. In the first round they are asked in groups of at most 26; in the last one,
-the winners of the groups are. An option's probability is its share of its group times its group's share of the last
-round.
+the winners of the groups are. An option weighs what the winner of its group weighs in the last round, times its share
+against that winner's in the group: for a model that is consistent, that is what one round of all would give.
 """
 
 from collections.abc import Generator, Sequence
@@ -25,11 +25,16 @@ def decided(count: int, rotations: int) -> Rounds:
         return (yield from _asked(range(count), rotations))
     groups = _groups(count)
     of_groups = yield list(groups)
-    winners = [group[shares.index(max(shares))] for group, shares in zip(groups, of_groups, strict=True)]
+    tops = [max(shares) for shares in of_groups]
+    winners = [group[shares.index(top)] for group, shares, top in zip(groups, of_groups, tops, strict=True)]
     final = yield from _asked(winners, rotations)
-    return [
-        share * of_group for shares, of_group in zip(of_groups, final, strict=True) for share in shares
+    weights = [
+        of_winner * share / top
+        for shares, top, of_winner in zip(of_groups, tops, final, strict=True)
+        for share in shares
     ]  # the groups are the options in their order
+    total = sum(weights)
+    return [weight / total for weight in weights]
 
 
 def _asked(options: Order, rotations: int) -> Rounds:
