@@ -3,7 +3,7 @@
 Nothing is ever cut silently: whatever is shortened comes with a `Cut` that says how many tokens were kept.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from decided.contract import Noul, Option, Question, Score, compact
@@ -80,6 +80,27 @@ def hypotheses(question: Question) -> list[str]:
     return [text if not about or text == about else f"{about} {text}" for text in described]
 
 
+def named_options(question: Question) -> list[str]:
+    """Options as the opendecider families were trained to read them: the name as it is, yes and no as the words."""
+    texts = []
+    for name, description in question.options():
+        if isinstance(question, Noul):
+            name = "yes" if name == "true" else "no"
+            description = description or name.capitalize()
+        texts.append(f"{name}: {description}" if description and description != name else name)
+    return texts
+
+
+def worded_options(question: Question) -> list[str]:
+    """Options in words: levels by their labels, yes and no as the words, names read as words."""
+    options = question.options()
+    if isinstance(question, Score):
+        return [option.description or option.key for option in options]
+    if isinstance(question, Noul):
+        options = [Option(word, option.description) for word, option in zip(("yes", "no"), options, strict=True)]
+    return [option_text(option) for option in options]
+
+
 class Lettered(NamedTuple):
     """The words around a question for a language model that answers with a letter. Each part is whole lines.
 
@@ -92,9 +113,7 @@ class Lettered(NamedTuple):
     question: str
     option: str
     end: str
-
-    def option_line(self, letter: str, question: Question, option: Option) -> str:
-        return self.option.format(letter, lettered_option(question, option))
+    texts: Callable[[Question], list[str]]
 
     def question_lines(self, question: Question) -> str:
         return self.question.format(instructions(question) or "Which option fits the text best?")
@@ -107,22 +126,23 @@ LETTERED = Lettered(
     "Question: {}\nOptions:\n",
     "{}. {}\n",
     "Answer with one letter.",
+    worded_options,
 )
+
+OPENDECIDER = Lettered(
+    "You make one decision for a software system.",
+    "Input:\n{}\n\n",
+    "Question: {}\n\nOptions:\n",
+    "{}) {}\n",
+    "\nAnswer with the letter of the correct option only.",
+    named_options,
+)
+"""What the language models of the opendecider family were trained on."""
 
 
 def lettered(state: str, question: Question, letters: str, order: Sequence[int]) -> list[dict[str, str]]:
     """A question for a language model that answers with a letter: the chat messages, options in the order given."""
-    options = question.options()
-    lines = [
-        LETTERED.option_line(letter, question, options[number]) for letter, number in zip(letters, order, strict=False)
-    ]
+    texts = LETTERED.texts(question)
+    lines = [LETTERED.option.format(letter, texts[number]) for letter, number in zip(letters, order, strict=False)]
     user = LETTERED.state.format(state) + LETTERED.question_lines(question) + "".join(lines) + LETTERED.end
     return [{"role": "system", "content": LETTERED.task}, {"role": "user", "content": user}]
-
-
-def lettered_option(question: Question, option: Option) -> str:
-    if isinstance(question, Score):
-        return option.description or option.key
-    if isinstance(question, Noul):
-        option = Option("yes" if option.key == "true" else "no", option.description)
-    return option_text(option)

@@ -1,5 +1,6 @@
 """Language models in process, against plain transformers on whole prompts."""
 
+import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from decided.contract import Choice, Question
 from decided.engines import labels, rounds
 from decided.settings import Settings
 from tests.conformance import decide
-from tests.support.questions import LONG, STATES, typed
+from tests.support.questions import LONG, QUESTIONS, STATES, typed
 from tests.torch import checkpoints, kernel
 
 pytestmark = pytest.mark.torch
@@ -214,18 +215,38 @@ def test_a_state_longer_than_the_context_is_cut_and_says_so(qwen3: Path) -> None
     assert reading.input_tokens <= 1024
 
 
-def test_an_adapter_is_served_as_peft_would_merge_it(qwen3: Path, tmp_path: Path) -> None:
+def adapted(base: Path, folder: Path) -> Any:
+    """An adapter of a model, saved by the library that makes them."""
     import peft
 
     torch.manual_seed(5)
-    base = AutoModelForCausalLM.from_pretrained(qwen3)
     config = peft.LoraConfig(
         r=4, lora_alpha=32, target_modules=["q_proj", "down_proj"], init_lora_weights=False, task_type="CAUSAL_LM"
     )
-    adapted = peft.get_peft_model(base, config)
-    adapted.save_pretrained(tmp_path / "adapter")
+    model = peft.get_peft_model(AutoModelForCausalLM.from_pretrained(base), config)
+    model.save_pretrained(folder)
+    return model
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["alone", "in a mixed batch"])
+def test_language_models_of_the_opendecider_family_answer_as_their_authors_do(
+    qwen3: Path, tmp_path: Path, together: bool
+) -> None:
+    import opendecider
+
+    adapted(qwen3, tmp_path)
+    (tmp_path / "opendecider.json").write_text(json.dumps({"kind": "small", "base_model": str(qwen3)}))
+    theirs = opendecider.load(str(tmp_path), device="cpu")
+    ours = decide(loaded(tmp_path), STATES, typed(), together)
+    for state, answers in zip(STATES, ours, strict=True):
+        wanted = theirs.system_one(state, QUESTIONS)["answers"]
+        for weights, answer in zip(answers, wanted.values(), strict=True):
+            assert weights == pytest.approx(list(answer["probabilities"].values()), abs=EQUAL)
+
+
+def test_an_adapter_is_served_as_peft_would_merge_it(qwen3: Path, tmp_path: Path) -> None:
     merged = tmp_path / "merged"
-    adapted.merge_and_unload().save_pretrained(merged)
+    adapted(qwen3, tmp_path / "adapter").merge_and_unload().save_pretrained(merged)
     AutoTokenizer.from_pretrained(qwen3).save_pretrained(merged)
     ours, wanted, before = (
         decide(loaded(path), STATES[:1], typed(), True)[0] for path in (tmp_path / "adapter", merged, qwen3)

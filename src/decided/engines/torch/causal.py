@@ -22,7 +22,7 @@ from decided.engines.torch.decoder import Decoder, Prompt
 from decided.engines.torch.placement import Placement, place
 from decided.engines.torch.transfer import Floats, Ints
 from decided.engines.vocabulary import Vocabulary
-from decided.prompts import LETTERED, Lettered, joined, tokens
+from decided.prompts import LETTERED, OPENDECIDER, Lettered, joined, tokens
 from decided.settings import Settings
 
 log = logging.getLogger("decided.engines")
@@ -43,8 +43,7 @@ class Asked:
     """A question in tokens, for any order of its options. Lines are whole, so their tokens can be put together."""
 
     def __init__(self, question: Question, vocabulary: Vocabulary, frame: Frame, limit: int) -> None:
-        self.options = question.options()
-        self._question = question
+        self.options = frame.words.texts(question)
         self._vocabulary = vocabulary
         self._frame = frame
         about = self._line(frame.words.question_lines(question), "instructions", limit // 4)
@@ -67,7 +66,7 @@ class Asked:
         return np.array([*found, *self._end], np.int32)
 
     def _option(self, letter: str, number: int) -> tuple[list[int], tuple[Cut, ...]]:
-        line = self._frame.words.option_line(letter, self._question, self.options[number])
+        line = self._frame.words.option.format(letter, self.options[number])
         return self._line(line, "options", self._option_limit)
 
     def _line(self, text: str, part: str, limit: int) -> tuple[list[int], tuple[Cut, ...]]:
@@ -229,7 +228,13 @@ def load(name: str, settings: Settings) -> Causal:
     if adapter:
         lora.merge(network, adapter)
     vocabulary = Vocabulary(Tokenizer.from_str(words.backend_tokenizer.to_str()), {})
-    decoder = Decoder(network, placement, labels.spellings(words.convert_ids_to_tokens(range(len(words)))))
+    is_decider = given.has("opendecider.json")
+    spellings = (
+        [[number] for number in words.convert_tokens_to_ids(list(labels.LABELS))]
+        if is_decider
+        else labels.spellings(words.convert_ids_to_tokens(range(len(words))))
+    )
+    decoder = Decoder(network, placement, spellings)
     weights = "+".join(files.fingerprint() for files in (base, adapter) if files)
     card = ModelCard(
         name=given.name,
@@ -239,14 +244,17 @@ def load(name: str, settings: Settings) -> Causal:
         device=placement.device.type,
         provenance=f"Weights {weights}, {placement.precision}, not calibrated.",
     )
-    model = Causal(card, placement, decoder, vocabulary, read_frame(words, LETTERED), settings)
+    model = Causal(
+        card, placement, decoder, vocabulary, read_frame(words, OPENDECIDER if is_decider else LETTERED), settings
+    )
     _look_at_letters(model)
     model.find_budget()
     return model
 
 
 def _base_of(adapter: Checkpoint) -> str:
-    base = str(adapter.json("adapter_config.json")["base_model_name_or_path"])
+    meta = adapter.json("opendecider.json") if adapter.has("opendecider.json") else {}
+    base = str(meta.get("base_model") or adapter.json("adapter_config.json")["base_model_name_or_path"])
     beside = adapter.folder / base
     return str(beside) if beside.is_dir() else base
 

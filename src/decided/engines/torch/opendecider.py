@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from decided.contract import Noul, Question
+from decided.contract import Question
 from decided.engine import ModelCard
 from decided.engines.checkpoint import RELEASE_UNKNOWN, Checkpoint, locate
 from decided.engines.torch.encoder import Head, MarkerEncoder, Packed, take_weights, without_memory
@@ -20,7 +20,7 @@ from decided.engines.torch.modernbert import Encoder, read_shape
 from decided.engines.torch.placement import Placement, place
 from decided.engines.vocabulary import Vocabulary, read_vocabulary
 from decided.errors import ModelError
-from decided.prompts import Tokens, instructions, joined, tokens
+from decided.prompts import Tokens, instructions, joined, named_options, tokens
 from decided.settings import Settings
 
 _LONGEST_INPUT = 2048
@@ -59,7 +59,7 @@ class OpenDecider(MarkerEncoder):
     def _within_the_input(self, question: Question) -> tuple[Tokens, list[Tokens]]:
         """Question and options in tokens. The state gives way first; only a question that would fill the whole input
         by itself is cut, to three quarters of it."""
-        texts = option_texts(question)
+        texts = [f" {text}" for text in named_options(question)]
         asked = f"question: {instructions(question)}"
         whole = self._longest
         about = tokens(self.vocabulary, asked, "instructions", whole)
@@ -70,18 +70,6 @@ class OpenDecider(MarkerEncoder):
         about = tokens(self.vocabulary, asked, "instructions", max(8, room // 3))
         each = max(1, (room - len(about.ids)) // len(options) - 1)
         return about, [tokens(self.vocabulary, text, "options", each) for text in texts]
-
-
-def option_texts(question: Question) -> list[str]:
-    """Options as this family was trained to read them: with a space before, and yes and no as the words."""
-    texts = []
-    for option in question.options():
-        name, description = option
-        if isinstance(question, Noul):
-            name = "yes" if option.key == "true" else "no"
-            description = option.description or name.capitalize()
-        texts.append(f" {name}: {description}" if description and description != name else f" {name}")
-    return texts
 
 
 def _length(about: Tokens, options: Sequence[Tokens]) -> int:
