@@ -227,29 +227,36 @@ def load(name: str, settings: Settings) -> Causal:
     network = AutoModelForCausalLM.from_pretrained(base.folder, dtype=placement.dtype, **files, **safe)
     if adapter:
         lora.merge(network, adapter)
-    vocabulary = Vocabulary(Tokenizer.from_str(words.backend_tokenizer.to_str()), {})
-    is_decider = given.has("opendecider.json")
-    spellings = (
-        [[number] for number in words.convert_tokens_to_ids(list(labels.LABELS))]
-        if is_decider
-        else labels.spellings(words.convert_ids_to_tokens(range(len(words))))
-    )
-    decoder = Decoder(network, placement, spellings)
-    weights = "+".join(files.fingerprint() for files in (base, adapter) if files)
+    weights = "+".join(each.fingerprint() for each in (base, adapter) if each)
+    in_their_words = OPENDECIDER if given.has("opendecider.json") else LETTERED
+    return assembled(given.name, weights, network, words, placement, settings, in_their_words)
+
+
+def assembled(
+    name: str, weights: str, network: Any, tokenizer: Any, placement: Placement, settings: Settings, words: Lettered
+) -> Causal:
+    """A model of a network and its tokenizer, with its token budget found."""
+    vocabulary = Vocabulary(Tokenizer.from_str(tokenizer.backend_tokenizer.to_str()), {})
+    decoder = Decoder(network, placement, _spellings(tokenizer, words))
     card = ModelCard(
-        name=given.name,
+        name=name,
         description=f"A causal language model that reads {decoder.context:,} tokens and answers with a letter.",
         release_date=RELEASE_UNKNOWN,
         kind="causal",
         device=placement.device.type,
         provenance=f"Weights {weights}, {placement.precision}, not calibrated.",
     )
-    model = Causal(
-        card, placement, decoder, vocabulary, read_frame(words, OPENDECIDER if is_decider else LETTERED), settings
-    )
+    model = Causal(card, placement, decoder, vocabulary, read_frame(tokenizer, words), settings)
     _look_at_letters(model)
     model.find_budget()
     return model
+
+
+def _spellings(tokenizer: Any, words: Lettered) -> list[list[int]]:
+    """The tokens that count as each letter. A model that was trained on bare letters is asked for those."""
+    if words is OPENDECIDER:
+        return [[number] for number in tokenizer.convert_tokens_to_ids(list(labels.LABELS))]
+    return labels.spellings(tokenizer.convert_ids_to_tokens(range(len(tokenizer))))
 
 
 def _base_of(adapter: Checkpoint) -> str:
