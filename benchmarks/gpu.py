@@ -201,7 +201,7 @@ class Bench:
         self.models = gpu_models
         self.name, self.placement, self.rate, self.options = name, placement, rate, options
         self.until = time.monotonic() + options.limit
-        self.built = gpu_models.build(name, placement)
+        self.built = gpu_models.build(name, placement, options.compile)
         self.states: dict[int, list[str]] = {}
         self.meter = Meter(self.built)
 
@@ -365,6 +365,9 @@ def main(options: argparse.Namespace) -> int:
         except ImportError as error:
             print(f"{name}: not run, {error.name} is not installed (see --pack and --wheels)")
             continue
+        model = bench.built.model
+        kernel = getattr(model, "attention", None) or model.decoder._attention
+        print(f"{name}: batches of {model.token_budget} tokens, {'flash' if kernel.flash else 'plain'} attention")
         if bench.built.no_peer:
             print(f"{name}: the peer is not run, {bench.built.no_peer}")
         cells += asyncio.run(bench.run(loads))
@@ -391,6 +394,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--tiny", action="store_true", help="tiny models and few loads: does it run at all?")
     parser.add_argument("--seconds", type=float, default=1.5, help="measured for each load")
     parser.add_argument("--limit", type=float, default=160.0, help="seconds for each model; loads left over are named")
+    parser.add_argument("--compile", action="store_true", help="the encoder's layers with torch.compile: does it pay?")
     parser.add_argument("--no-peer", action="store_true")
     parser.add_argument("--json", type=Path, help="write the numbers here")
     parser.add_argument("--pack", type=Path, metavar="FOLDER", help="fetch wheels for a machine without network")
@@ -413,4 +417,7 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch:
         if chosen.wheels:
             unpack(chosen.wheels, Path(scratch))
-        sys.exit(main(chosen))
+        try:
+            sys.exit(main(chosen))
+        except ModuleNotFoundError as error:
+            sys.exit(f"{error.name} is not installed here: see --pack and --wheels")

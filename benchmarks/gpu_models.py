@@ -86,12 +86,12 @@ def trained_tokenizer() -> Tokenizer:
     return words
 
 
-def build(name: str, placement: Placement) -> Built:
+def build(name: str, placement: Placement, compiled: bool) -> Built:
     torch.manual_seed(0)
-    return _encoder(name, placement) if name in ENCODERS else _decoder(name, placement)
+    return _encoder(name, placement, compiled) if name in ENCODERS else _decoder(name, placement)
 
 
-def _encoder(name: str, placement: Placement) -> Built:
+def _encoder(name: str, placement: Placement, compiled: bool) -> Built:
     config = {"model_type": "modernbert", **ENCODERS[name]}
     shape = read_shape(config)
     with placement.device:
@@ -100,6 +100,9 @@ def _encoder(name: str, placement: Placement) -> Built:
             nn.Linear(shape.hidden, shape.hidden), nn.GELU(), nn.LayerNorm(shape.hidden), nn.Linear(shape.hidden, 1)
         )
         head = head.to(placement.dtype).requires_grad_(False)
+    if compiled:  # what stands around attention, as one kernel where it can be
+        for layer in encoder.layers:
+            layer.before, layer.after = (torch.compile(f, dynamic=True) for f in (layer.before, layer.after))
     words = trained_tokenizer()
     longest = 4096
     card = _card(name, placement)

@@ -95,7 +95,7 @@ def test_the_flash_kernel_is_handed_the_right_sequences(folder: Path, monkeypatc
         pytest.skip("it is not packed")
     model, asked = loaded(folder), typed()
     wanted = decide(model, STATES, asked, True)
-    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", kernel.varlen_attn)
+    monkeypatch.setattr("decided.engines.torch.shared.varlen", kernel.varlen)
     model.decoder._attention.flash = True
     for known in (True, False, True):  # states known before, new ones, and again
         if not known:

@@ -46,6 +46,7 @@ def test_it_conforms(model: Any) -> None:
 
 
 def test_it_says_what_it_is(model: Any) -> None:
+    assert f"up to {model.card.max_options}" in model.card.description
     assert "tokens" in model.card.description
     assert "float32" in model.card.provenance
     assert model.card.device == "cpu"

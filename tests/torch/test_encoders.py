@@ -8,8 +8,11 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
 
+import torch
+
 from decided import engine
 from decided.contract import Noul
+from decided.engines.torch import attention
 from decided.settings import Settings
 from tests.conformance import decide
 from tests.support.questions import LONG, QUESTIONS, STATES, typed
@@ -79,11 +82,20 @@ def test_the_flash_kernel_is_handed_the_right_sequences(
 ) -> None:
     model = loaded(request.getfixturevalue(family))
     wanted = decide(model, [*STATES, LONG], typed(), True)
-    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", kernel.varlen_attn)
+    monkeypatch.setattr("decided.engines.torch.attention.varlen", kernel.varlen)
     model.attention.flash = True
     for ours, theirs in zip(decide(model, [*STATES, LONG], typed(), True), wanted, strict=True):
         for our, their in zip(ours, theirs, strict=True):
             assert our == pytest.approx(their, abs=EQUAL)
+
+
+def test_pytorch_has_the_flash_kernel_in_the_form_in_which_it_is_called() -> None:
+    """Without a GPU it cannot run; that it would be accepted, and what shape it gives, can be asked."""
+    q, k = torch.empty(9, 4, 64, device="meta"), torch.empty(20, 2, 64, device="meta")
+    starts = torch.empty(3, dtype=torch.int32, device="meta")
+    mixed, weight = attention.varlen(q, k, k, starts, starts, 5, 12, (-1, 0), 0.1)
+    assert mixed.shape == (9, 4, 64)
+    assert weight.shape == (9, 4)
 
 
 def test_what_is_cut_is_what_the_authors_cut(opendecider: Path, laya: Path) -> None:

@@ -42,25 +42,35 @@ class Attention:
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, segments: Segments, window: int | None = None) -> Tensor:
         """q, k, v of shape [tokens, heads, width]; a token sees `window` tokens to either side, or all."""
         if self.flash:
-            return flash(q, k, v, segments, (-1, -1) if window is None else (window, window))
+            starts, longest = segments.starts, segments.longest
+            near = (-1, -1) if window is None else (window, window)
+            return varlen(q, k, v, starts, starts, longest, longest, near)[0]
         out = torch.empty_like(q)
         for begin, count, length in segments.runs:
             part = slice(begin, begin + count * length)
             shape = (count, length, *q.shape[1:])
-            near = None if window is None or length <= window + 1 else _band(length, window, q.device)
+            band = None if window is None or length <= window + 1 else _band(length, window, q.device)
             mixed = F.scaled_dot_product_attention(
-                *(x[part].view(shape).transpose(1, 2) for x in (q, k, v)), attn_mask=near
+                *(x[part].view(shape).transpose(1, 2) for x in (q, k, v)), attn_mask=band
             )
             out[part] = mixed.transpose(1, 2).reshape(count * length, *q.shape[1:])
         return out
 
 
-def flash(q: Tensor, k: Tensor, v: Tensor, segments: Segments, window: tuple[int, int]) -> Tensor:
-    from torch.nn.attention.varlen import varlen_attn
+def varlen(
+    q: Tensor, k: Tensor, v: Tensor, starts_q: Tensor, starts_k: Tensor, most_q: int, most_k: int,
+    window: tuple[int, int], scale: float | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """The flash kernel: what each query mixes, and the logarithm of the weight behind it, [tokens, heads].
 
-    starts, longest = segments.starts, segments.longest
-    mixed: Tensor = varlen_attn(q, k, v, starts, starts, longest, longest, window_size=window)
-    return mixed
+    `window` is how far a query sees to the left and to the right, -1 for all the way. Keys may have fewer heads. The
+    operator is called that stands under PyTorch's own function for it, whose parameters change between releases.
+    """
+    mixed, weight, *_ = torch.ops.aten._flash_attention_forward(
+        q, k, v, starts_q, starts_k, most_q, most_k, 0.0, window == (-1, 0), False,
+        scale=scale, window_size_left=window[0], window_size_right=window[1],
+    )  # fmt: skip
+    return mixed, weight.transpose(0, 1)
 
 
 def _band(length: int, window: int, device: torch.device) -> Tensor:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from tokenizers import Tokenizer
 
-from decided.contract import Choice, Question
+from decided.contract import MAX_OPTIONS, Choice, Question
 from decided.engine import Cut, Item, ModelCard, Reading
 from decided.engines import labels
 from decided.engines.checkpoint import RELEASE_UNKNOWN, Checkpoint, locate
@@ -240,7 +240,7 @@ def assembled(
     decoder = Decoder(network, placement, _spellings(tokenizer, words))
     card = ModelCard(
         name=name,
-        description=f"A causal language model that reads {decoder.context:,} tokens and answers with a letter.",
+        description=f"A causal language model that reads {decoder.context:,} tokens and up to {MAX_OPTIONS} options.",
         release_date=RELEASE_UNKNOWN,
         kind="causal",
         device=placement.device.type,

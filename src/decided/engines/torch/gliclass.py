@@ -12,7 +12,7 @@ import torch
 from gliclass import GLiClassModel, ZeroShotClassificationPipeline
 from tokenizers import Tokenizer
 
-from decided.contract import Noul, Question
+from decided.contract import MAX_OPTIONS, Noul, Question
 from decided.engine import Cut, Item, ModelCard, Reading
 from decided.engines.checkpoint import RELEASE_UNKNOWN, locate
 from decided.engines.torch.base import TorchModel, Weights, softmax
@@ -144,13 +144,14 @@ def load(name: str, settings: Settings) -> GliClass:
     pipeline = ZeroShotClassificationPipeline(
         network, words, max_length=longest, device=torch.device(placement.device), progress_bar=False
     ).pipe
+    most = min(MAX_OPTIONS, longest // 8)
     card = ModelCard(
         name=checkpoint.name,
-        description=f"A GLiClass model that reads {longest:,} tokens of options and text.",
+        description=f"A GLiClass model that reads {longest:,} tokens of text and options, up to {most} of them.",
         release_date=RELEASE_UNKNOWN,
         kind="gliclass",
         device=placement.device.type,
-        max_options=min(256, longest // 8),
+        max_options=most,
         provenance=f"Weights {checkpoint.fingerprint()}, {placement.precision}, not calibrated.",
     )
     vocabulary = Vocabulary(Tokenizer.from_str(words.backend_tokenizer.to_str()), {})

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from decided.calibration import type_of
-from decided.contract import Choice, Noul, Question, Score
+from decided.contract import MAX_OPTIONS, Choice, Noul, Question, Score
 from decided.engine import ModelCard
 from decided.engines.checkpoint import RELEASE_UNKNOWN, Checkpoint, locate
 from decided.engines.torch.attention import Attention, Segments
@@ -204,14 +204,15 @@ def load(name: str, settings: Settings) -> Laya:
     take_weights(encoder, weights["encoder"], placement, "encoder")
     take_weights(network, weights["network"], placement, "head")
     whole, _ = longest(config, shape.positions)
+    most = min(MAX_OPTIONS, (whole - _LEAST_INSTRUCTION_TOKENS - 4) // _LEAST_OPTION_TOKENS)
     fitted = any(value != 1 for value in temperatures(config).values())
     card = ModelCard(
         name=checkpoint.name,
-        description=f"A laya encoder that reads {whole:,} tokens.",
+        description=f"A laya encoder that reads {whole:,} tokens and up to {most} options.",
         release_date=RELEASE_UNKNOWN,
         kind="laya",
         device=placement.device.type,
-        max_options=min(256, (whole - _LEAST_INSTRUCTION_TOKENS - 4) // _LEAST_OPTION_TOKENS),
+        max_options=most,
         provenance=f"Weights {checkpoint.fingerprint()}, {placement.precision}, "
         + ("temperatures of the checkpoint." if fitted else "not calibrated."),
     )

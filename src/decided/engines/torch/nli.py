@@ -12,7 +12,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from decided.contract import Question
+from decided.contract import MAX_OPTIONS, Question
 from decided.engine import Cut, Item, ModelCard, Reading
 from decided.engines.checkpoint import RELEASE_UNKNOWN, entailment_label, locate
 from decided.engines.torch.attention import takes
@@ -189,7 +189,7 @@ def load(name: str, settings: Settings) -> CrossEncoder:
     longest = _longest(network.config, words)
     card = ModelCard(
         name=checkpoint.name,
-        description=f"A zero-shot cross-encoder that reads {longest:,} tokens of text and statement.",
+        description=f"A cross-encoder that reads {longest:,} tokens for each of up to {MAX_OPTIONS} options.",
         release_date=RELEASE_UNKNOWN,
         kind="nli",
         device=placement.device.type,

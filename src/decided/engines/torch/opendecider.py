@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from decided.contract import Question
+from decided.contract import MAX_OPTIONS, Question
 from decided.engine import ModelCard
 from decided.engines.checkpoint import RELEASE_UNKNOWN, Checkpoint, locate
 from decided.engines.torch.encoder import Head, MarkerEncoder, Packed, take_weights, without_memory
@@ -92,13 +92,14 @@ def load(name: str, settings: Settings) -> OpenDecider:
     take_weights(encoder, _encoder_weights(checkpoint), placement, "encoder")
     take_weights(network, load_file(checkpoint.folder / "head.safetensors"), placement, "head")
     longest = min(int(meta.get("max_len", _LONGEST_INPUT)), shape.positions)
+    most = min(MAX_OPTIONS, longest // 8)
     card = ModelCard(
         name=str(meta.get("name") or checkpoint.name),
-        description=f"An opendecider encoder that reads {longest:,} tokens.",
+        description=f"An opendecider encoder that reads {longest:,} tokens and up to {most} options.",
         release_date=RELEASE_UNKNOWN,
         kind="opendecider",
         device=placement.device.type,
-        max_options=min(256, longest // 8),
+        max_options=most,
         provenance=f"Weights {checkpoint.fingerprint()}, {placement.precision}, not calibrated.",
     )
     model = OpenDecider(card, placement, read_vocabulary(checkpoint), encoder, network, longest)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from decided.engines.torch.attention import Segments, takes
+from decided.engines.torch.attention import Segments, varlen
 from decided.engines.torch.states import KnownState
 from decided.engines.torch.transfer import Ints
 
@@ -117,27 +117,13 @@ def _dense(q: Tensor, k: Tensor, v: Tensor, scaling: float | None, window: int |
 def _flash(q: Tensor, k: Tensor, v: Tensor, plan: Plan, layer: int, scaling: float | None) -> Tensor:
     """Each sequence by itself, then the questions over their states, and the two mixed by how much they weigh."""
     starts, longest = plan.own.starts, plan.own.longest
-    own, own_weight = _varlen(q, k, v, starts, starts, longest, longest, scaling, (-1, 0))
+    own, own_weight = varlen(q, k, v, starts, starts, longest, longest, (-1, 0), scaling)
     asked = slice(plan.asked_from, None)
     known = [sheet.known.of(layer) for sheet in plan.sheets]
     keys, values = (torch.cat([pair[side] for pair in known]) if len(known) > 1 else known[0][side] for side in (0, 1))
-    far, far_weight = _varlen(
-        q[asked], keys, values, plan.asked, plan.known, plan.most_asked, plan.most_known, scaling, (-1, -1)
+    far, far_weight = varlen(
+        q[asked], keys, values, plan.asked, plan.known, plan.most_asked, plan.most_known, (-1, -1), scaling
     )
     share = torch.sigmoid(far_weight - own_weight[asked])[..., None].to(q.dtype)
     own[asked] = torch.lerp(own[asked], far, share)
     return own
-
-
-def _varlen(
-    q: Tensor, k: Tensor, v: Tensor, starts_q: Tensor, starts_k: Tensor, most_q: int, most_k: int,
-    scaling: float | None, window: tuple[int, int],
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """The result, and the logarithm of the weight behind it: [tokens, heads]."""
-    from torch.nn.attention.varlen import AuxRequest, varlen_attn
-
-    more: dict[str, Any] = {"scale": scaling, "window_size": window, "return_aux": AuxRequest(lse=True)}
-    if q.shape[1] != k.shape[1] and takes(varlen_attn, "enable_gqa"):
-        more["enable_gqa"] = True
-    out, weight = varlen_attn(q, k, v, starts_q, starts_k, most_q, most_k, **more)
-    return out, weight.transpose(0, 1) if weight.shape[0] == q.shape[1] else weight
