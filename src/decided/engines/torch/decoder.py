@@ -48,7 +48,7 @@ class Decoder:
         self.states = States(self._memory_for_states(), 2 * self._layers * of_keys * width * placement.dtype.itemsize)
         self._letters, self._unspelled = self._table(spellings)
         self._picks = takes(network.forward, "logits_to_keep")
-        self._attention = SharedAttention(has_flash(placement.device, placement.dtype, heads, width))
+        self._attention = SharedAttention(has_flash(placement.device, placement.dtype, heads, width), self._layers)
         self._name = f"decided_{id(self)}"
         AttentionInterface.register(self._name, self._attention)
         self.packed = self._can_be_packed()
@@ -90,10 +90,12 @@ class Decoder:
         )  # fmt: skip
         self._attention.plan = Plan(
             sheets, Segments(lengths, own), sum(map(len, states)), asked_on_device, known_on_device,
-            int(np.diff(asked).max()), int(np.diff(known).max()),
+            int(np.diff(asked).max()), int(np.diff(known).max()), any(sheet.keep for sheet in sheets),
         )  # fmt: skip
         try:
-            return self._run({"input_ids": ids[None], "position_ids": positions[None]}, picks)[0]
+            logits = self._run({"input_ids": ids[None], "position_ids": positions[None]}, picks)[0]
+            self._attention.plan.keep()
+            return logits
         except Exception:
             self.states.clear()  # some of what was to be kept may be half read
             raise
@@ -115,7 +117,7 @@ class Decoder:
             if known is not None:
                 sheets.append(Sheet(known, None))
                 continue
-            known = KnownState(len(ids), self._layers)
+            known = KnownState(len(ids))
             sheets.append(Sheet(known, start, keep=self.states.keep(key, known)))
             states.append(ids)
             start += len(ids)

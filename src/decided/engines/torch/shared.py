@@ -45,6 +45,22 @@ class Plan:
     """Where each sheet's questions begin, and where its state's keys begin, in int32."""
     most_asked: int
     most_known: int
+    keeps: bool
+    """Whether some of the states that are read are to be kept."""
+    memory: Tensor | None = None
+    """Keys and values of all states read in this batch, by layer."""
+
+    def remember(self, layer: int, layers: int, keys: Tensor, values: Tensor) -> None:
+        if self.memory is None:
+            self.memory = keys.new_empty((layers, 2, self.asked_from, *keys.shape[1:]))
+        self.memory[layer, 0] = keys[: self.asked_from]
+        self.memory[layer, 1] = values[: self.asked_from]
+
+    def keep(self) -> None:
+        """Give each state its own memory: what is kept must not hold on to that of its neighbours."""
+        for sheet in self.sheets:
+            if self.memory is not None and sheet.keep and sheet.start is not None:
+                sheet.known.memory = self.memory[:, :, sheet.start : sheet.start + sheet.known.length].clone()
 
 
 def edges(lengths: Sequence[int]) -> Ints:
@@ -60,9 +76,10 @@ class Unserved(Exception):
 class SharedAttention:
     """In the form in which transformers calls an attention function."""
 
-    def __init__(self, flash: bool) -> None:
+    def __init__(self, flash: bool, layers: int) -> None:
         self.flash = flash
         self.plan: Plan | None = None
+        self._layers = layers
 
     def __call__(
         self, module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *,
@@ -72,12 +89,8 @@ class SharedAttention:
         if plan is None or any(more.get(name) is not None for name in ("softcap", "s_aux")):
             raise Unserved("attention with a cap or a sink")
         q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
-        for sheet in plan.sheets:
-            if sheet.start is not None:
-                part = slice(sheet.start, sheet.start + sheet.known.length)
-                # What is kept outlives the batch, so it must not hold on to the batch's memory.
-                keys, values = (k[part].clone(), v[part].clone()) if sheet.keep else (k[part], v[part])
-                sheet.known.layers[module.layer_idx] = (keys, values)
+        if plan.keeps:
+            plan.remember(module.layer_idx, self._layers, k, v)
         whole = plan.most_known + plan.own.longest
         if self.flash and (sliding_window is None or whole <= sliding_window):
             out = _flash(q, k, v, plan, module.layer_idx, scaling)
@@ -94,7 +107,7 @@ def _plain(
         if sheet.start is not None:
             part = slice(sheet.start, sheet.start + sheet.known.length)
             out[part] = _dense(q[part], k[part], v[part], scaling, window)
-        keys, values = sheet.known.of(layer)
+        keys, values = sheet.known.of(layer) if sheet.start is None else (k[part], v[part])
         for part in sheet.questions:
             out[part] = _dense(q[part], torch.cat((keys, k[part])), torch.cat((values, v[part])), scaling, window)
     return out
@@ -119,8 +132,12 @@ def _flash(q: Tensor, k: Tensor, v: Tensor, plan: Plan, layer: int, scaling: flo
     starts, longest = plan.own.starts, plan.own.longest
     own, own_weight = varlen(q, k, v, starts, starts, longest, longest, (-1, 0), scaling)
     asked = slice(plan.asked_from, None)
-    known = [sheet.known.of(layer) for sheet in plan.sheets]
-    keys, values = (torch.cat([pair[side] for pair in known]) if len(known) > 1 else known[0][side] for side in (0, 1))
+    read = slice(0, plan.asked_from)
+    known = [sheet.known.of(layer) for sheet in plan.sheets if sheet.start is None]  # behind those that are read
+    keys, values = (
+        torch.cat([new[read], *(each[side] for each in known)]) if known else new[read]
+        for side, new in enumerate((k, v))
+    )
     far, far_weight = varlen(
         q[asked], keys, values, plan.asked, plan.known, plan.most_asked, plan.most_known, (-1, -1), scaling
     )

@@ -6,19 +6,19 @@ from torch import Tensor
 
 
 class KnownState:
-    """What each layer remembers of a state: keys and values, [tokens, heads, width]."""
+    """What the layers remember of a state: keys and values, [layers, 2, tokens, heads, width], once it is read."""
 
-    __slots__ = ("layers", "length")
+    __slots__ = ("length", "memory")
 
-    def __init__(self, length: int, layers: int) -> None:
+    def __init__(self, length: int) -> None:
         self.length = length
-        self.layers: list[tuple[Tensor, Tensor] | None] = [None] * layers
+        self.memory: Tensor | None = None
 
-    def of(self, layer: int) -> tuple[Tensor, Tensor]:
-        found = self.layers[layer]
-        if found is None:
+    def of(self, layer: int) -> Tensor:
+        """Keys and values of one layer."""
+        if self.memory is None:
             raise RuntimeError("a state was kept that was never read to its end")
-        return found
+        return self.memory[layer]
 
 
 class States:
