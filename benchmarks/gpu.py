@@ -14,32 +14,25 @@ then there, from the root of this repository, `python benchmarks/gpu.py --wheels
 import argparse
 import asyncio
 import contextlib
-import importlib
 import json
 import logging
-import os
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-import tomllib
-import zipfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from gpu_wheels import find_in, pack, unpack
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 CLIENTS, QUESTIONS, TOKENS = (1, 16, 64, 256), (1, 3, 12), (100, 500, 2000)
 QUICK = [(1, 1, 2000), (1, 12, 2000), (1, 3, 500), (64, 3, 100), (64, 3, 500), (64, 12, 500), (256, 3, 500)]
 PEER = [(64, 3, 500), (64, 3, 100), (1, 3, 500)]
-PACKED = (
-    "annotated-doc anyio certifi click filelock fsspec h11 hf-xet httpcore2 httptools httpx2 huggingface-hub idna "
-    "jinja2 markupsafe msgspec opendecider packaging prometheus-client pyyaml regex rich safetensors shellingham "
-    "tokenizers tqdm transformers truststore typer typing-extensions uvloop zstandard"
-)
 STATES = 64
 NUMBER = "@@@@@@@@"
 """Stands in each request where the clients write its number."""
@@ -63,43 +56,6 @@ class Cell:
     busy: float = 0.0
     peer_requests_per_s: float | None = None
     note: str = ""
-
-
-def pack(folder: Path, python: str) -> None:
-    """Fetch the wheels of what the benchmark needs, in the versions of the locks, for the other machine's Python."""
-    pins = {}
-    for lock in ("requirements.lock", "requirements-torch.lock"):
-        for line in (ROOT / lock).read_text().splitlines():
-            name, found, rest = line.partition("==")
-            if found and name in PACKED.split():
-                pins[name] = f"{name}=={rest.split()[0]}"
-    platforms = [f"--platform=manylinux_2_{minor}_x86_64" for minor in (28, 24, 17)] + [
-        "--platform=manylinux2014_x86_64"
-    ]
-    abis = [f"--abi={abi}" for abi in (f"cp{python.replace('.', '')}", "abi3", "none")]
-    target = [f"--python-version={python}", "--implementation=cp", *abis, *platforms]
-    command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", *target]
-    subprocess.run([*command, "-d", str(folder), *pins.values()], check=True)
-    size = sum(wheel.stat().st_size for wheel in folder.glob("*.whl"))
-    print(f"{len(pins)} wheels, {size / 2**20:.0f} MB, in {folder}")
-
-
-def unpack(folder: Path, site: Path) -> None:
-    """Put carried wheels, and this package, where this process and its children find them."""
-    for wheel in sorted(folder.glob("*.whl")):
-        with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(site)
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    info = site / f"decided-{version}.dist-info"
-    info.mkdir(exist_ok=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: decided\nVersion: {version}\n")
-    _find_in(str(site))
-
-
-def _find_in(*places: str) -> None:
-    sys.path[:0] = places
-    os.environ["PYTHONPATH"] = os.pathsep.join([*places, os.environ.get("PYTHONPATH", "")])
-    importlib.invalidate_caches()
 
 
 def matrix_rate(placement: Any) -> float:
@@ -413,7 +369,7 @@ if __name__ == "__main__":
     if chosen.pack:
         pack(chosen.pack, chosen.python)
         sys.exit(0)
-    _find_in(str(HERE), str(ROOT / "src"))
+    find_in(str(HERE), str(ROOT / "src"))
     with tempfile.TemporaryDirectory() as scratch:
         if chosen.wheels:
             unpack(chosen.wheels, Path(scratch))
