@@ -4,7 +4,9 @@ BIN := .venv/bin
 UV := 0.13.7
 INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python
 
-.PHONY: install serve test check eval-model lock clean
+TORCH := 2.13.0
+
+.PHONY: install serve test test-torch check eval-model lock clean
 
 install: .venv/installed
 
@@ -26,6 +28,18 @@ serve: install
 test: .venv/installed-dev
 	$(BIN)/python -m pytest
 
+.venv-torch/installed: requirements.lock requirements-torch.lock pyproject.toml
+	$(PYTHON) -m venv .venv-torch
+	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV)
+	.venv-torch/bin/uv pip install --quiet --python .venv-torch/bin/python --require-hashes \
+		--requirement requirements.lock --requirement requirements-torch.lock
+	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check torch==$(TORCH)
+	.venv-torch/bin/uv pip install --quiet --python .venv-torch/bin/python --no-deps --no-build-isolation --editable .
+	touch $@
+
+test-torch: .venv-torch/installed  ## the kinds that need PyTorch, in an environment of their own
+	.venv-torch/bin/python -m pytest tests/torch -m 'torch and not slow'
+
 check: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -41,6 +55,8 @@ lock: install  ## pin the newest releases that pyproject.toml admits
 		--constraint requirements.lock pyproject.toml --output-file requirements-runtime.lock
 	$(BIN)/uv pip compile --universal --generate-hashes --no-header --no-annotate --python-version 3.11 \
 		--constraint requirements.lock --group build --output-file requirements-build.lock
+	$(BIN)/uv pip compile --universal --generate-hashes --no-header --no-annotate --python-version 3.11 \
+		--constraint requirements.lock --group torch --output-file requirements-torch.lock
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-torch .mypy_cache .pytest_cache .ruff_cache .hypothesis

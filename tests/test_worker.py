@@ -172,6 +172,85 @@ def test_an_item_short_of_answers_fails_its_request() -> None:
     run(GatedModel(), scenario)
 
 
+def test_a_batch_with_a_state_that_gives_no_distribution_fails_alone() -> None:
+    async def scenario(worker: Worker) -> None:
+        with pytest.raises(InferenceFailed):
+            await worker.decide(["NAN", "fine", "fine"], THREE)
+        assert len(await worker.decide(["fine"], THREE)) == 1
+        await worker.check()
+
+    run(GatedModel(), scenario)
+
+
+class OverlappingModel(GatedModel):
+    """A fake device: a batch is begun at once, and held at the gate when its results are waited for."""
+
+    overlaps = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.launched: list[int] = []
+
+    def launch(self, items: Sequence[Item]) -> Callable[[], list[list[list[float]]]]:
+        self.launched.append(len(items))
+        if any("FAIL-LAUNCH" in item.payload[0] for item in items):
+            raise ValueError("told to fail while launching")
+        return lambda: self.run(items)
+
+    def run(self, items: Sequence[Item]) -> list[list[list[float]]]:
+        if any("FAIL-LAUNCH" in item.payload[0] for item in items):
+            raise ValueError("told to fail while launching")
+        return super().run(items)
+
+
+def test_a_second_batch_is_launched_while_the_first_one_runs_and_no_third() -> None:
+    model = OverlappingModel()
+
+    async def scenario(worker: Worker) -> None:
+        model.launched.clear()
+        first = busy(model, worker)
+        await until(lambda: len(model.ran) == 1)  # waited for: nothing else was there
+        many = [asyncio.ensure_future(worker.decide([f"state {n}"], THREE)) for n in range(50)]
+        await until(lambda: model.reads == 1 + 1 + 50)
+        assert model.launched == [1]
+        model.gate.set()
+        await asyncio.gather(first, *many)
+        before = len(model.launched)
+        model.gate.clear()
+        waiting = [asyncio.ensure_future(worker.decide([f"state {n}"], THREE)) for n in range(50)]
+        await until(lambda: len(model.launched) == before + 2)
+        await asyncio.sleep(0.05)
+        assert len(model.launched) == before + 2
+        model.gate.set()
+        verdicts = await asyncio.gather(*waiting)
+        assert [len(each[0].weights) for each in verdicts] == [3] * 50
+        await worker.check()
+
+    run(model, scenario)
+    assert sum(model.launched) == 301
+
+
+def test_a_failure_while_a_batch_is_launched_ahead_touches_its_request_alone() -> None:
+    model = OverlappingModel()
+
+    async def scenario(worker: Worker) -> None:
+        first = busy(model, worker)
+        await until(lambda: len(model.ran) == 1)
+        good = [asyncio.ensure_future(worker.decide([f"good {n}"] * 3, THREE)) for n in range(9)]
+        bad = asyncio.ensure_future(worker.decide(["good", "FAIL-LAUNCH", "good"], THREE))
+        worse = asyncio.ensure_future(worker.decide(["NAN", "good", "good"], THREE))
+        await until(lambda: model.reads >= 1 + 1 + 20)
+        model.gate.set()
+        assert all(len(verdicts) == 3 for verdicts in await asyncio.gather(*good))
+        await first
+        for failing in (bad, worse):
+            with pytest.raises(InferenceFailed):
+                await failing
+        await worker.check()
+
+    run(model, scenario)
+
+
 def test_a_dead_worker_fails_what_waits_and_refuses_what_comes(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
 

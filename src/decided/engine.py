@@ -8,6 +8,7 @@ by itself.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from typing_extensions import TypeIs
@@ -17,11 +18,16 @@ from decided.errors import DecidedError, ModelError, StartError
 from decided.settings import Settings
 
 KINDS: dict[str, str] = {
+    "causal": "decided.engines.torch.causal",
     "embedded": "decided.engines.embedded",
+    "gliclass": "decided.engines.torch.gliclass",
+    "laya": "decided.engines.torch.laya",
     "llamacpp": "decided.engines.llamacpp",
     "lmstudio": "decided.engines.lmstudio",
+    "nli": "decided.engines.torch.nli",
     "ollama": "decided.engines.ollama",
     "openai": "decided.engines.openai",
+    "opendecider": "decided.engines.torch.opendecider",
     "sglang": "decided.engines.sglang",
     "systemone": "decided.engines.systemone",
     "vllm": "decided.engines.vllm",
@@ -39,6 +45,8 @@ class ModelCard:
     kind: str
     device: str
     max_options: int = MAX_OPTIONS
+    provenance: str = ""
+    """Which weights, in which numbers, calibrated by whom: a sentence behind the description."""
 
 
 class Cut(NamedTuple):
@@ -82,6 +90,8 @@ class Verdict:
 
 Tell = Callable[[int, Verdict | DecidedError], None]
 """Takes the number of a state, and the verdict on it or what went wrong."""
+_OF_EXTRAS = dict.fromkeys(("torch", "transformers", "huggingface_hub"), "torch") | {"gliclass": "gliclass"}
+"""Libraries that an extra brings -> that extra."""
 
 
 class Model(Protocol):
@@ -89,7 +99,7 @@ class Model(Protocol):
 
     card: ModelCard
     token_budget: int
-    """The cost up to which items run together. One item above it runs alone."""
+    """The cost up to which items run together. One item above it runs alone. It may change from batch to batch."""
 
     def prepare(self, questions: Sequence[Question]) -> Any:
         """What is common to all states of a request: done once per request."""
@@ -99,6 +109,13 @@ class Model(Protocol):
 
     def run(self, items: Sequence[Item]) -> Sequence[Sequence[Sequence[float]]]:
         """For each item, for each of its questions, the weights of the options. One call is one batch."""
+
+
+class OverlappingModel(Model, Protocol):
+    """A model on a device of its own: the next batch can be made and sent off while the one before still runs."""
+
+    def launch(self, items: Sequence[Item]) -> Callable[[], Sequence[Sequence[Sequence[float]]]]:
+        """Start a batch; what is returned waits for it and gives what `run` would have given."""
 
 
 class Engine(Protocol):
@@ -130,15 +147,35 @@ class Engine(Protocol):
 def load(settings: Settings) -> Model | Engine:
     """The model that the settings name."""
     kind, _, name = settings.model.partition(":")
-    if kind not in KINDS:
-        raise ModelError(f"--model {settings.model!r}: unknown kind; the kinds are {', '.join(sorted(KINDS))}")
     try:
+        if kind not in KINDS:
+            kind, name = _recognised(settings)
         loaded: Model | Engine = import_module(KINDS[kind]).load(name, settings)
     except StartError:
         raise
+    except ModuleNotFoundError as error:
+        if error.name not in _OF_EXTRAS:
+            raise
+        raise ModelError(
+            f"--model {settings.model!r} needs {error.name}: pip install 'decided[{_OF_EXTRAS[error.name]}]'"
+        ) from None
     except Exception as error:
         raise ModelError(f"--model {settings.model!r} cannot be loaded: {error}") from error
     return loaded
+
+
+def _recognised(settings: Settings) -> tuple[str, str]:
+    """The kind of a folder, a file or a name on the Hub, from the model's files."""
+    name = settings.model
+    if not Path(name).expanduser().exists() and (":" in name or "/" not in name):
+        raise ModelError(f"--model {name!r}: unknown kind; the kinds are {', '.join(sorted(KINDS))}")
+    checkpoint = import_module("decided.engines.checkpoint")
+    return checkpoint.recognise(checkpoint.locate(name, settings)), name
+
+
+def overlaps(model: Model) -> TypeIs[OverlappingModel]:
+    """Whether its batches may be launched ahead."""
+    return bool(getattr(model, "overlaps", False))
 
 
 def is_model(loaded: Model | Engine) -> TypeIs[Model]:

@@ -3,7 +3,7 @@
 Nothing is ever cut silently: whatever is shortened comes with a `Cut` that says how many tokens were kept.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from decided.contract import Noul, Option, Question, Score, compact
@@ -66,31 +66,83 @@ def joined(cuts: Sequence[tuple[Cut, ...]]) -> tuple[Cut, ...]:
     return (Cut(found[0].part, kept, given, any(cut.estimated for cut in found)),)
 
 
-_TASK = (
+def hypotheses(question: Question) -> list[str]:
+    """A question as statements that may follow from the text: one for each option. A yes/no question of which not both
+    outcomes are described is one statement, and yes means that it follows."""
+    about = instructions(question)
+    if isinstance(question, Noul):
+        yes, no = (option.description for option in question.options())
+        described = [yes, no] if yes and no else [yes or about or f"It is not so: {no}"]
+    elif isinstance(question, Score):
+        described = [option.description or option.key for option in question.options()]
+    else:
+        described = [option_text(option) for option in question.options()]
+    return [text if not about or text == about else f"{about} {text}" for text in described]
+
+
+def named_options(question: Question) -> list[str]:
+    """Options as the opendecider families were trained to read them: the name as it is, yes and no as the words."""
+    texts = []
+    for name, description in question.options():
+        if isinstance(question, Noul):
+            name = "yes" if name == "true" else "no"
+            description = description or name.capitalize()
+        texts.append(f"{name}: {description}" if description and description != name else name)
+    return texts
+
+
+def worded_options(question: Question) -> list[str]:
+    """Options in words: levels by their labels, yes and no as the words, names read as words."""
+    options = question.options()
+    if isinstance(question, Score):
+        return [option.description or option.key for option in options]
+    if isinstance(question, Noul):
+        options = [Option(word, option.description) for word, option in zip(("yes", "no"), options, strict=True)]
+    return [option_text(option) for option in options]
+
+
+class Lettered(NamedTuple):
+    """The words around a question for a language model that answers with a letter. Each part is whole lines.
+
+    The state comes before the question, so that all questions about it begin with the same tokens and are read from
+    there on.
+    """
+
+    task: str
+    state: str
+    question: str
+    option: str
+    end: str
+    texts: Callable[[Question], list[str]]
+
+    def question_lines(self, question: Question) -> str:
+        return self.question.format(instructions(question) or "Which option fits the text best?")
+
+
+LETTERED = Lettered(
     "You read a text and answer one question about it. The options have letters. Answer with the letter of the option "
-    "that fits best, and with nothing else."
+    "that fits best, and with nothing else.",
+    "Text:\n{}\n\n",
+    "Question: {}\nOptions:\n",
+    "{}. {}\n",
+    "Answer with one letter.",
+    worded_options,
 )
+
+OPENDECIDER = Lettered(
+    "You make one decision for a software system.",
+    "Input:\n{}\n\n",
+    "Question: {}\n\nOptions:\n",
+    "{}) {}\n",
+    "\nAnswer with the letter of the correct option only.",
+    named_options,
+)
+"""What the language models of the opendecider family were trained on."""
 
 
 def lettered(state: str, question: Question, letters: str, order: Sequence[int]) -> list[dict[str, str]]:
-    """A question for a language model that answers with a letter: the chat messages, options in the order given.
-
-    The state comes before the question, so that all questions about it begin with the same tokens and an engine with a
-    prefix cache reads it once.
-    """
-    options = question.options()
-    lines = [
-        f"{letter}. {_lettered_option(question, options[number])}"
-        for letter, number in zip(letters, order, strict=False)
-    ]
-    asked = instructions(question) or "Which option fits the text best?"
-    user = f"Text:\n{state}\n\nQuestion: {asked}\nOptions:\n" + "\n".join(lines) + "\nAnswer with one letter."
-    return [{"role": "system", "content": _TASK}, {"role": "user", "content": user}]
-
-
-def _lettered_option(question: Question, option: Option) -> str:
-    if isinstance(question, Score):
-        return option.description or option.key
-    if isinstance(question, Noul):
-        option = Option("yes" if option.key == "true" else "no", option.description)
-    return option_text(option)
+    """A question for a language model that answers with a letter: the chat messages, options in the order given."""
+    texts = LETTERED.texts(question)
+    lines = [LETTERED.option.format(letter, texts[number]) for letter, number in zip(letters, order, strict=False)]
+    user = LETTERED.state.format(state) + LETTERED.question_lines(question) + "".join(lines) + LETTERED.end
+    return [{"role": "system", "content": LETTERED.task}, {"role": "user", "content": user}]

@@ -36,7 +36,7 @@ class Service:
         temperatures: Temperatures | None = None,
     ) -> None:
         self.engine = engine
-        self.description = engine.card.description
+        self.description = f"{engine.card.description} {engine.card.provenance}".rstrip()
         self._temperatures = None  # the usual case, which must not cost anything
         if temperatures is not None and not temperatures.change_nothing:
             self._temperatures = temperatures

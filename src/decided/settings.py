@@ -68,7 +68,16 @@ def _key(value: str) -> str:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     model: str = _setting(
-        "embedded", "the model to serve: KIND or KIND:NAME, see docs/settings.md", _text, metavar="MODEL"
+        "embedded",
+        "the model to serve: KIND, KIND:NAME, a folder or a name on the Hub, see docs/settings.md",
+        _text,
+        metavar="MODEL",
+    )
+    revision: str | None = _setting(None, "branch, tag or commit of a model on the Hub (default: its newest)", _text)
+    trust_remote_code: str = _setting(
+        "off",
+        "on lets code that came with a model run, and reads weights in formats that can run code",
+        _one_of("off", "on"),
     )
     host: str = _setting("0.0.0.0", "address to listen on; 127.0.0.1 for this machine only", _text)
     port: int = _setting(8000, "port to listen on; 0 takes a free one and logs it", _whole(0, 65535))

@@ -4,7 +4,8 @@
                             ^----- room ------'
 
 Each thread owns its queue alone and hears of everything through its inbox, so there is no lock. Batches form by
-themselves: whatever was read while one batch ran is there for the next, and an idle model starts at once.
+themselves: whatever was read while one batch ran is there for the next, and an idle model starts at once. With a
+model that overlaps, one more batch is launched before the results of the one before are waited for.
 A batch may fail, the worker may not: a failing batch is halved until the guilty item fails alone.
 """
 
@@ -16,12 +17,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from decided.answers import is_distribution
 from decided.contract import Choice, Noul, Question, Score
-from decided.engine import Model, Reading, Tell, Verdict
+from decided.engine import Model, Reading, Tell, Verdict, overlaps
 from decided.errors import InferenceFailed, ModelError, Unavailable
 from decided.jobs import Job, Piece, ToldJob
 from decided.scheduler import FairQueue
@@ -40,6 +42,19 @@ class BatchReport:
     questions: int
     fill: float
     waits: Sequence[float]
+
+
+Results = Sequence[Sequence[Sequence[float]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A batch on its way: when it began, what waits for its results, and what to report of it."""
+
+    batch: list[Piece]
+    began: float
+    results: Callable[[], Results]
+    report: BatchReport
 
 
 class Worker:
@@ -160,19 +175,27 @@ class Worker:
 
     def _run_forever(self) -> None:
         queue: FairQueue[Piece] = FairQueue()
-        budget = self._model.token_budget
+        ahead = overlaps(self._model)
+        running: Started | None = None
         while True:
-            for message in _drain(self._runner_inbox, block=not queue):
+            for message in _drain(self._runner_inbox, block=not queue and running is None):
                 if message is None:
                     return
                 job, index, reading = message
                 queue.push(job.lane, [((job, index, reading, item), item.cost) for item in reading.items])
+            budget = self._model.token_budget
             batch = queue.take(budget)
-            if batch:
-                self._run(batch, budget)
+            started = self._start(batch, budget) if batch else None
+            if running is not None:
+                self._finish(running, started)
+            running = started
+            if running is not None and not ahead:
+                self._finish(running, None)
+                running = None
 
-    def _run(self, batch: list[Piece], budget: int) -> None:
-        self._batch_began = began = time.perf_counter()
+    def _start(self, batch: list[Piece], budget: int) -> Started:
+        began = time.perf_counter()
+        self._batch_began = self._batch_began or began
         waits: list[float] = []
         cost = questions = 0
         for job, _, _, item in batch:
@@ -184,14 +207,26 @@ class Worker:
             job.cost_begun += item.cost
             if job.unread < len(job.states):
                 self._reader_inbox.put([job])  # there is room to read on
-        finished = self._settle(batch)
-        self._batch_began = None
-        self._on_loop(self._deliver, finished, BatchReport(questions, cost / budget, waits))
+        return Started(batch, began, self._launched(batch), BatchReport(questions, cost / budget, waits))
 
-    def _settle(self, batch: list[Piece]) -> list[Job]:
-        """Run the batch; return the jobs that have something to deliver after it."""
+    def _finish(self, running: Started, following: Started | None) -> None:
+        finished = self._settle(running.batch, running.results)
+        self._batch_began = None if following is None else following.began
+        self._on_loop(self._deliver, finished, running.report)
+
+    def _launched(self, batch: list[Piece]) -> Callable[[], Results]:
+        items = [item for _, _, _, item in batch]
+        if not overlaps(self._model):
+            return lambda: self._model.run(items)
         try:
-            results = self._model.run([item for _, _, _, item in batch])
+            return self._model.launch(items)
+        except Exception as error:
+            return partial(_throw, error)
+
+    def _settle(self, batch: list[Piece], wait: Callable[[], Results] | None = None) -> list[Job]:
+        """Run the batch, or wait for it; return the jobs that are complete with it."""
+        try:
+            results = wait() if wait is not None else self._model.run([item for _, _, _, item in batch])
             if [len(weights) for weights in results] != [len(item.questions) for _, _, _, item in batch]:
                 raise ValueError("the model did not answer every question of every item")
         except Exception as error:
@@ -210,14 +245,14 @@ class Worker:
     def _record(self, piece: Piece, weights: Sequence[Sequence[float]]) -> bool:
         """Note the answers to an item; return whether its job has something to deliver with them."""
         job, index, reading, item = piece
+        if job.is_lost(index):  # by a piece before this one
+            return False
         if not all(map(is_distribution, weights)):
             self._lose(piece, "the model gave no distribution over the options")
             return False
         # A lane is first in, first out: a state's first item opens its verdict, its last one completes it.
         if item is reading.items[0]:
             job.verdicts.append(Verdict([()] * len(job.questions), reading.input_tokens, cuts=reading.cuts))
-        elif job.is_lost(index):
-            return False
         answers = job.verdicts[-1].weights
         for number, of_options in zip(item.questions, weights, strict=True):
             answers[number] = of_options
@@ -257,6 +292,10 @@ def _failure(reason: str, cause: Exception | None) -> InferenceFailed:
     error = InferenceFailed(reason)
     error.__cause__ = cause
     return error
+
+
+def _throw(error: Exception) -> Results:
+    raise error
 
 
 def _drain(inbox: "SimpleQueue[M]", block: bool) -> list[M]:

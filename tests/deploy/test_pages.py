@@ -20,7 +20,7 @@ from tests.test_docs import ALL_BLOCKS, PAGES, ROOT, Block, blocks, place, table
 
 INDEX = ROOT / "docs" / "engines.md"
 DEPLOYMENT = ROOT / "docs" / "deployment.md"
-REMOTE = sorted(kind for kind in KINDS if kind != "embedded")
+REMOTE = sorted(kind for kind, module in KINDS.items() if kind != "embedded" and ".torch." not in module)
 COMMANDS = [
     (block, line.strip())
     for block in ALL_BLOCKS

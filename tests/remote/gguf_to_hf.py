@@ -6,9 +6,9 @@ from typing import Any
 
 
 def main(source: Path, folder: Path) -> None:
-    import torch  # type: ignore[import-not-found]
+    import torch
     from safetensors.torch import save_file
-    from transformers import AutoModelForCausalLM, AutoTokenizer  # type: ignore[import-not-found]
+    from transformers import AutoModelForCausalLM, AutoTokenizer
 
     where: dict[str, Any] = {"gguf_file": source.name}
     AutoTokenizer.from_pretrained(source.parent, **where).save_pretrained(folder)

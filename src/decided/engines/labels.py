@@ -74,6 +74,16 @@ def _matching(tokens: list[Token], labels: str) -> dict[int, float]:
     return found
 
 
+def spellings(vocabulary: Sequence[str]) -> list[list[int]]:
+    """For each label, the numbers of the tokens that spell it: with a space before, with a full stop behind, ..."""
+    found: list[list[int]] = [[] for _ in LABELS]
+    for number, token in enumerate(vocabulary):
+        letter = token.strip(_DRESS)
+        if len(letter) == 1 and letter in LABELS:
+            found[LABELS.index(letter)].append(number)
+    return found
+
+
 def rotation(count: int, shift: int) -> list[int]:
     """An order of options: the number of the option that each label stands for."""
     return [(place + shift) % count for place in range(count)]

@@ -1,0 +1,141 @@
+"""What all PyTorch models share: a token budget found at the start, and life after out-of-memory."""
+
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from decided.contract import Choice, Question
+from decided.engine import Item, ModelCard, Reading
+from decided.engines.torch.placement import Placement
+
+log = logging.getLogger("decided.engines")
+
+Weights = list[list[list[float]]]
+
+LEAST_BUDGET = 256
+_MOST_BUDGET = {"cuda": 65_536, "mps": 8_192, "cpu": 4_096}
+_BATCH_SECONDS = 0.25
+"""A batch should not take longer: whoever comes next waits for its end."""
+_GAIN = 1.1
+"""A batch of twice the size must raise the throughput by this factor to be worth its latency."""
+
+_SAMPLE: tuple[Question, ...] = (Choice({"first": None, "second": None}, "Which of the two is it?"),)
+_SAMPLE_WORDS = 120
+
+
+class TorchModel(ABC):
+    """A Model whose batches run on a device. Kinds say how text becomes tokens and tokens become weights."""
+
+    def __init__(self, card: ModelCard, placement: Placement) -> None:
+        self.card = card
+        self.placement = placement
+        self.token_budget = LEAST_BUDGET
+        self.overlaps = placement.on_gpu
+        """Whether a batch can be launched while the one before still runs."""
+
+    @abstractmethod
+    def prepare(self, questions: Sequence[Question]) -> Any: ...
+
+    @abstractmethod
+    def read(self, prepared: Any, state: str) -> Reading: ...
+
+    @abstractmethod
+    def forward(self, items: Sequence[Item]) -> Callable[[], Weights]:
+        """Start one batch; what is returned waits for it and gives the weights."""
+
+    def run(self, items: Sequence[Item]) -> Weights:
+        return self.launch(items)()
+
+    def launch(self, items: Sequence[Item]) -> Callable[[], Weights]:
+        """Start one batch. One that does not fit into memory is halved, and later batches are smaller."""
+        try:
+            with torch.inference_mode():
+                return self.forward(items)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            halves = self.halves(items)
+            if not halves:
+                raise
+            self.free()
+            self.token_budget = max(LEAST_BUDGET, min(self.token_budget, sum(item.cost for item in items)) // 2)
+            log.warning("out of memory with %d pieces: batches of %d tokens now", len(items), self.token_budget)
+        return lambda: self.joined(items, [self.run(half) for half in halves])
+
+    def halves(self, items: Sequence[Item]) -> list[Sequence[Item]]:
+        """Two smaller batches, or nothing where one cannot be made smaller."""
+        middle = len(items) // 2
+        return [items[:middle], items[middle:]] if middle else []
+
+    def joined(self, items: Sequence[Item], parts: list[Weights]) -> Weights:
+        return [of_item for part in parts for of_item in part]
+
+    def forget(self) -> None:  # noqa: B027  most kinds keep nothing
+        """Let go of what is kept from batch to batch."""
+
+    def free(self) -> None:
+        """Let go of memory that can be had again."""
+        self.forget()
+        if self.placement.on_gpu:
+            torch.cuda.empty_cache()
+
+    # --- the token budget ---
+
+    def find_budget(self) -> None:
+        """Grow the batch until memory or time says stop."""
+        budget, fastest, size = self.token_budget, 0.0, LEAST_BUDGET
+        while size <= _MOST_BUDGET[self.placement.device.type]:
+            items = self._sample(size)
+            try:
+                self.run(items)  # first runs are slow: kernels are chosen, memory is fetched
+                self.forget()
+                began = time.perf_counter()
+                self.run(items)
+            except Exception as error:
+                if is_out_of_memory(error):
+                    break
+                raise
+            seconds = time.perf_counter() - began
+            if self.token_budget < budget:  # it was halved on the way: memory says stop
+                budget = self.token_budget
+                break
+            speed = sum(item.cost for item in items) / seconds
+            if size > LEAST_BUDGET and (seconds > _BATCH_SECONDS or speed < _GAIN * fastest):
+                break
+            budget = self.token_budget = size
+            fastest = max(fastest, speed)
+            size *= 2
+        self.free()
+        self.token_budget = budget
+        log.info("token budget %d on %s (%.0f tokens a second)", budget, self.placement.device, fastest)
+
+    def _sample(self, size: int) -> list[Item]:
+        prepared = self.prepare(_SAMPLE)
+        items: list[Item] = []
+        cost = 0
+        while cost < size:
+            state = f"{len(items)} " + "word " * _SAMPLE_WORDS
+            reading = self.read(prepared, state)
+            items += reading.items
+            cost += sum(item.cost for item in reading.items)
+        return items[:-1] if cost > size and len(items) > 1 else items
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
+
+
+def softmax(rows: NDArray[np.float32], counts: Sequence[int]) -> list[list[float]]:
+    """Rows of logits, one after the other, as probabilities: `counts` says how many belong to each row."""
+    width = max(counts)
+    logits = np.full((len(counts), width), -np.inf)
+    logits[np.arange(width) < np.asarray(counts)[:, None]] = rows
+    shares = np.exp(logits - logits.max(axis=1, keepdims=True))
+    shares /= shares.sum(axis=1, keepdims=True)
+    return [row[:count] for row, count in zip(shares.tolist(), counts, strict=True)]

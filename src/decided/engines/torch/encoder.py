@@ -1,0 +1,147 @@
+"""What the decision encoders share: one sequence per question, one marker per option, one logit per marker."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from decided.contract import Question
+from decided.engine import Cut, Item, ModelCard, Reading
+from decided.engines.torch.attention import Attention, Segments, has_flash
+from decided.engines.torch.base import TorchModel, Weights, softmax
+from decided.engines.torch.modernbert import Encoder
+from decided.engines.torch.placement import Placement
+from decided.engines.torch.transfer import Floats, Ints, fetch, ship
+from decided.engines.vocabulary import Vocabulary
+from decided.prompts import tokens
+
+
+class Head(NamedTuple):
+    """A question in tokens, up to where the state comes; `room` is what is left for the state."""
+
+    ids: Ints
+    markers: Ints
+    room: int
+    question: Question
+    cuts: tuple[Cut, ...]
+
+
+class Row(NamedTuple):
+    """One question about one state: what a network reads."""
+
+    ids: Ints
+    markers: Ints
+    question: Question
+
+
+class Packed(NamedTuple):
+    """A batch on the device."""
+
+    ids: Tensor
+    positions: Tensor
+    markers: Tensor
+    kinds: Tensor
+    """For each token, a number that the kind chose for its question."""
+    segments: Segments
+
+
+class MarkerEncoder(TorchModel):
+    """Head, state, end; all questions of a batch in one packed row."""
+
+    state_prefix = ""
+
+    def __init__(
+        self, card: ModelCard, placement: Placement, vocabulary: Vocabulary, encoder: Encoder, network: nn.Module
+    ) -> None:
+        super().__init__(card, placement)
+        self.vocabulary = vocabulary
+        self._end = np.array([vocabulary.id_of("sep_token")], np.int32)
+        self.encoder = encoder.eval()
+        self.network = network.eval()
+        shape = encoder.shape
+        self.attention = Attention(has_flash(placement.device, placement.dtype, shape.heads, shape.width))
+
+    @abstractmethod
+    def head(self, question: Question) -> Head:
+        """A question in tokens."""
+
+    @abstractmethod
+    def score(self, vectors: Tensor, batch: Packed) -> Tensor:
+        """One logit for each marker."""
+
+    def kind_of(self, question: Question) -> int:
+        return 0
+
+    def in_order(self, question: Question, logits: Sequence[float]) -> list[float]:
+        """Logits of the markers, as logits of the options."""
+        return list(logits)
+
+    def cleaned(self, state: str) -> str:
+        return state
+
+    def prepare(self, questions: Sequence[Question]) -> list[Head]:
+        return [self.head(question) for question in questions]
+
+    def read(self, prepared: list[Head], state: str) -> Reading:
+        room = max(head.room for head in prepared)
+        read = tokens(self.vocabulary, self.state_prefix + self.cleaned(state), "state", room)
+        ids = np.array(read.ids, np.int32)
+        given, estimated = (read.cuts[0].given, read.cuts[0].estimated) if read.cuts else (len(ids), False)
+        items, cuts = [], []
+        for number, head in enumerate(prepared):
+            row = Row(np.concatenate((head.ids, ids[: head.room], self._end)), head.markers, head.question)
+            items.append(Item([number], len(row.ids), row))
+            short = (Cut("state", head.room, given, estimated),) if given > head.room else ()
+            cuts.append((*short, *head.cuts))
+        input_tokens = len(ids) + sum(len(head.ids) + 1 for head in prepared)
+        return Reading(items, input_tokens, cuts)
+
+    def forward(self, items: Sequence[Item]) -> Callable[[], Weights]:
+        # By length, so that sequences of one length stand together.
+        order = sorted(range(len(items)), key=lambda number: len(items[number].payload.ids))
+        rows: list[Row] = [items[number].payload for number in order]
+        wait = fetch(self.placement, self.score(*self._encode(rows)))
+        counts = [len(row.markers) for row in rows]
+
+        def collect() -> Weights:
+            found = softmax(self.scaled(wait(), rows), counts)
+            weights: Weights = [[] for _ in items]
+            for number, row, shares in zip(order, rows, found, strict=True):
+                weights[number] = [self.in_order(row.question, shares)]
+            return weights
+
+        return collect
+
+    def scaled(self, logits: Floats, rows: list[Row]) -> Floats:
+        """Logits at the model's own temperatures."""
+        return logits
+
+    def _encode(self, rows: list[Row]) -> tuple[Tensor, Packed]:
+        lengths = [len(row.ids) for row in rows]
+        starts = np.zeros(len(rows) + 1, np.int32)
+        np.cumsum(lengths, out=starts[1:])
+        ids, positions, markers, kinds, begins = ship(
+            self.placement,
+            np.concatenate([row.ids for row in rows]),
+            np.concatenate([np.arange(length, dtype=np.int32) for length in lengths]),
+            np.concatenate([row.markers + start for row, start in zip(rows, starts, strict=False)]),
+            np.repeat(np.array([self.kind_of(row.question) for row in rows], np.int32), lengths),
+            starts,
+        )
+        batch = Packed(ids, positions, markers, kinds, Segments(lengths, begins))
+        return self.encoder(ids, positions, batch.segments, self.attention), batch
+
+
+def take_weights(module: nn.Module, weights: Mapping[str, Tensor], placement: Placement, what: str) -> None:
+    """Fill a module that was made without memory. Every parameter must be there, in its shape."""
+    module.load_state_dict({name: tensor.to(placement.dtype) for name, tensor in weights.items()}, assign=True)
+    module.to(placement.device)
+    module.requires_grad_(False)
+
+
+def without_memory() -> torch.device:
+    """Modules made under it have shapes only: the checkpoint brings the numbers."""
+    return torch.device("meta")

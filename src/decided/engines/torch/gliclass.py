@@ -1,0 +1,160 @@
+"""GLiClass models, through their own library: all options of a question are read together with the text.
+
+Needs the extra `decided[gliclass]`. The library takes text and pads; what does not fit is cut here before it sees it,
+since it would cut without a word.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from gliclass import GLiClassModel, ZeroShotClassificationPipeline
+from tokenizers import Tokenizer
+
+from decided.contract import MAX_OPTIONS, Noul, Question
+from decided.engine import Cut, Item, ModelCard, Reading
+from decided.engines.checkpoint import RELEASE_UNKNOWN, locate
+from decided.engines.torch.base import TorchModel, Weights, softmax
+from decided.engines.torch.placement import Placement, place
+from decided.engines.torch.transfer import Floats, fetch
+from decided.engines.vocabulary import Vocabulary
+from decided.errors import ModelError
+from decided.prompts import hypotheses, instructions, joined, option_text
+from decided.settings import Settings
+
+_LONGEST = 1024
+_OPTION_TOKENS = 64
+_FRAME = 8
+
+
+class Asked(NamedTuple):
+    """A question in words: its labels, the prompt before the text, and how many tokens they take."""
+
+    labels: list[str]
+    options: int
+    prompt: str
+    size: int
+    cuts: tuple[Cut, ...]
+
+
+class Row(NamedTuple):
+    text: str
+    asked: Asked
+
+
+class GliClass(TorchModel):
+    def __init__(
+        self, card: ModelCard, placement: Placement, pipeline: Any, vocabulary: Vocabulary, longest: int
+    ) -> None:
+        super().__init__(card, placement)
+        self._pipeline = pipeline
+        self.vocabulary = vocabulary
+        self._longest = longest
+
+    def prepare(self, questions: Sequence[Question]) -> list[Asked]:
+        return [self._ask(question) for question in questions]
+
+    def _ask(self, question: Question) -> Asked:
+        statements = hypotheses(question)
+        alone = len(statements) == 1 and isinstance(question, Noul)
+        texts = statements if alone else [_described(question, number) for number in range(len(question.keys()))]
+        room = self._longest // 2
+        each = room if alone else max(4, min(_OPTION_TOKENS, room // len(texts) - 1))
+        short = [self.vocabulary.shortened(_plain(text), "options", each) for text in texts]
+        prompt = "" if alone else _plain(instructions(question))
+        about = self.vocabulary.shortened(prompt, "instructions", room // 4)
+        size = about[1] + sum(count + 1 for _, count, _ in short) + _FRAME
+        cuts = about[2] + joined([cut for _, _, cut in short])
+        return Asked([text for text, _, _ in short], len(question.keys()), about[0], size, cuts)
+
+    def read(self, prepared: list[Asked], state: str) -> Reading:
+        items, cuts, used = [], [], 0
+        for number, asked in enumerate(prepared):
+            text, count, cut = self.vocabulary.shortened(_plain(state), "state", max(1, self._longest - asked.size))
+            items.append(Item([number], count + asked.size, Row(text, asked)))
+            cuts.append((*cut, *asked.cuts))
+            used = max(used, count)
+        return Reading(items, used + sum(asked.size for asked in prepared), cuts)
+
+    def forward(self, items: Sequence[Item]) -> Callable[[], Weights]:
+        rows: list[Row] = [item.payload for item in items]
+        order = sorted(range(len(rows)), key=lambda number: items[number].cost)
+        found: list[tuple[list[int], Any]] = []
+        for part in self._parts(items, order):
+            labels = [rows[number].asked.labels for number in part]
+            inputs = self._pipeline.prepare_inputs(
+                [rows[number].text for number in part], labels, prompt=[rows[number].asked.prompt for number in part]
+            )
+            most = max(map(len, labels))
+            found.append((part, fetch(self.placement, self._pipeline.model(**inputs, max_num_classes=most).logits)))
+
+        def collect() -> Weights:
+            weights: Weights = [[] for _ in rows]
+            for part, wait in found:
+                for number, logits in zip(part, wait(), strict=True):
+                    asked = rows[number].asked
+                    weights[number] = [_shares(logits[: len(asked.labels)], asked.options)]
+            return weights
+
+        return collect
+
+    def _parts(self, items: Sequence[Item], order: list[int]) -> list[list[int]]:
+        """Rows of nearly one length and one number of labels together, within the token budget with their padding."""
+        parts: list[list[int]] = [[]]
+        for number in order:
+            if parts[-1] and (len(parts[-1]) + 1) * items[number].cost > self.token_budget:
+                parts.append([])
+            parts[-1].append(number)
+        return parts
+
+
+def _described(question: Question, number: int) -> str:
+    option = question.options()[number]
+    return option_text(option) if not option.key.isdigit() else option.description or option.key
+
+
+def _plain(text: str) -> str:
+    """The library marks labels with `<<...>>` in the text itself: what a client wrote must not look like that."""
+    return text.replace("<<", "< <")
+
+
+def _shares(logits: Floats, options: int) -> list[float]:
+    """One label for two options: whether it fits. Else each against the others."""
+    rows = np.array([logits[0], 0.0], np.float32) if len(logits) < options else logits
+    return softmax(rows, [len(rows)])[0]
+
+
+def load(name: str, settings: Settings) -> GliClass:
+    from transformers import CONFIG_MAPPING, AutoTokenizer
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()
+    checkpoint = locate(name, settings)
+    checkpoint.weight_files()  # says so if there are none that are safe to read
+    family = (checkpoint.json("config.json").get("encoder_config") or {}).get("model_type", "deberta-v2")
+    if family not in CONFIG_MAPPING and not checkpoint.trusted:  # the library would fetch such a family's own code
+        raise ModelError(f"the encoder family {family!r} comes with code of its own: --trust-remote-code on runs it")
+    placement = place(settings)
+    words = AutoTokenizer.from_pretrained(checkpoint.folder, local_files_only=True)
+    network = GLiClassModel.from_pretrained(checkpoint.folder, local_files_only=True).to(placement.dtype)
+    network = network.requires_grad_(False)
+    encoder = getattr(network.config, "encoder_config", None)
+    longest = min(_LONGEST, int(getattr(encoder, "max_position_embeddings", 0) or _LONGEST))
+    pipeline = ZeroShotClassificationPipeline(
+        network, words, max_length=longest, device=torch.device(placement.device), progress_bar=False
+    ).pipe
+    most = min(MAX_OPTIONS, longest // 8)
+    card = ModelCard(
+        name=checkpoint.name,
+        description=f"A GLiClass model that reads {longest:,} tokens of text and options, up to {most} of them.",
+        release_date=RELEASE_UNKNOWN,
+        kind="gliclass",
+        device=placement.device.type,
+        max_options=most,
+        provenance=f"Weights {checkpoint.fingerprint()}, {placement.precision}, not calibrated.",
+    )
+    vocabulary = Vocabulary(Tokenizer.from_str(words.backend_tokenizer.to_str()), {})
+    model = GliClass(card, placement, pipeline, vocabulary, longest)
+    model.find_budget()
+    return model

@@ -1,0 +1,161 @@
+"""The ModernBERT encoder (also Ettin and mmBERT) over packed batches: all layers but attention see one long row.
+
+Written anew, since the usual implementation pads. Its parameters have the names that they have in checkpoints.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from decided.engines.torch.attention import Attention, Segments
+from decided.errors import ModelError
+
+_ACTIVATIONS = {"gelu": F.gelu, "silu": F.silu, "relu": F.relu}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the encoder's config says, in the old and in the new spelling."""
+
+    vocabulary: int
+    hidden: int
+    inner: int
+    heads: int
+    positions: int
+    layers: tuple[bool, ...]
+    """For each layer, whether it is global: it sees all tokens, not only those near by."""
+    window: int
+    """How far a local layer sees, to either side."""
+    theta_global: float
+    theta_local: float
+    eps: float
+    activation: str
+    biases: tuple[bool, bool, bool]
+    """Of attention, of the feed-forward part, of the norms."""
+
+    @property
+    def width(self) -> int:
+        return self.hidden // self.heads
+
+
+def read_shape(config: Mapping[str, Any]) -> Shape:
+    if config.get("model_type") != "modernbert":
+        raise ModelError(f"the encoder is a {config.get('model_type')!r}; only ModernBERT and its kin are served")
+    count = config["num_hidden_layers"]
+    every = config.get("global_attn_every_n_layers", 3)
+    kinds = config.get("layer_types") or ["full" if number % every == 0 else "sliding" for number in range(count)]
+    rope = config.get("rope_parameters") or {}
+    for of_kind in (rope.get("full_attention") or {}, rope.get("sliding_attention") or {}):
+        if of_kind.get("rope_type", "default") != "default":
+            raise ModelError(f"rotary positions of type {of_kind['rope_type']!r} are not served")
+    if config.get("hidden_activation", "gelu") not in _ACTIVATIONS:
+        raise ModelError(f"the activation {config['hidden_activation']!r} is not served")
+    return Shape(
+        vocabulary=config["vocab_size"],
+        hidden=config["hidden_size"],
+        inner=config["intermediate_size"],
+        heads=config["num_attention_heads"],
+        positions=config.get("max_position_embeddings", 8192),
+        layers=tuple(kind.startswith("full") for kind in kinds),
+        window=config.get("local_attention", 128) // 2,
+        theta_global=_theta(rope, "full_attention", config.get("global_rope_theta") or 160_000.0),
+        theta_local=_theta(rope, "sliding_attention", config.get("local_rope_theta") or 10_000.0),
+        eps=config.get("norm_eps", 1e-5),
+        activation=config.get("hidden_activation", "gelu"),
+        biases=(
+            config.get("attention_bias", False),
+            config.get("mlp_bias", False),
+            config.get("norm_bias", False),
+        ),
+    )
+
+
+def _theta(rope: Mapping[str, Any], kind: str, default: float) -> float:
+    return float((rope.get(kind) or {}).get("rope_theta") or rope.get("rope_theta") or default)
+
+
+class _Embeddings(nn.Module):
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.tok_embeddings = nn.Embedding(shape.vocabulary, shape.hidden)
+        self.norm = nn.LayerNorm(shape.hidden, shape.eps, bias=shape.biases[2])
+
+
+class _SelfAttention(nn.Module):
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.Wqkv = nn.Linear(shape.hidden, 3 * shape.hidden, bias=shape.biases[0])
+        self.Wo = nn.Linear(shape.hidden, shape.hidden, bias=shape.biases[0])
+
+
+class _FeedForward(nn.Module):
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.Wi = nn.Linear(shape.hidden, 2 * shape.inner, bias=shape.biases[1])
+        self.Wo = nn.Linear(shape.inner, shape.hidden, bias=shape.biases[1])
+        self._activation = _ACTIVATIONS[shape.activation]
+
+    def forward(self, x: Tensor) -> Tensor:
+        value, gate = self.Wi(x).chunk(2, dim=-1)
+        out: Tensor = self.Wo(self._activation(value) * gate)
+        return out
+
+
+class _Layer(nn.Module):
+    def __init__(self, shape: Shape, first: bool) -> None:
+        super().__init__()
+        self.attn_norm = nn.Identity() if first else nn.LayerNorm(shape.hidden, shape.eps, bias=shape.biases[2])
+        self.attn = _SelfAttention(shape)
+        self.mlp_norm = nn.LayerNorm(shape.hidden, shape.eps, bias=shape.biases[2])
+        self.mlp = _FeedForward(shape)
+        self._heads = (3, shape.heads, shape.width)
+
+    def before(self, x: Tensor, turn: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, turned by their positions."""
+        qkv = self.attn.Wqkv(self.attn_norm(x)).view(-1, *self._heads)
+        q, k = rotate(qkv[:, :2], turn).unbind(1)
+        return q, k, qkv[:, 2]
+
+    def after(self, x: Tensor, mixed: Tensor) -> Tensor:
+        x = x + self.attn.Wo(mixed.flatten(1))
+        out: Tensor = x + self.mlp(self.mlp_norm(x))
+        return out
+
+
+class Encoder(nn.Module):
+    """Token ids of a packed batch to one vector per token."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.shape = shape
+        self.embeddings = _Embeddings(shape)
+        self.layers = nn.ModuleList(_Layer(shape, number == 0) for number in range(len(shape.layers)))
+        self.final_norm = nn.LayerNorm(shape.hidden, shape.eps, bias=shape.biases[2])
+
+    def forward(self, ids: Tensor, positions: Tensor, segments: Segments, attention: Attention) -> Tensor:
+        x = self.embeddings.norm(self.embeddings.tok_embeddings(ids))
+        near = turns(positions, self.shape.theta_local, self.shape.width, x.dtype)
+        far = turns(positions, self.shape.theta_global, self.shape.width, x.dtype)
+        for layer, sees_all in zip(self.layers, self.shape.layers, strict=True):
+            q, k, v = layer.before(x, far if sees_all else near)
+            x = layer.after(x, attention(q, k, v, segments, None if sees_all else self.shape.window))
+        out: Tensor = self.final_norm(x)
+        return out
+
+
+def turns(positions: Tensor, theta: float, width: int, dtype: torch.dtype) -> Tensor:
+    """Cosine and sine of each position's angles: [2, tokens, 1, 1, width / 2]."""
+    steps = torch.arange(0, width, 2, device=positions.device, dtype=torch.float32) / width
+    angles = positions[:, None].float() * (1.0 / theta**steps)
+    return torch.stack((angles.cos(), angles.sin())).to(dtype)[:, :, None, None]
+
+
+def rotate(x: Tensor, turn: Tensor) -> Tensor:
+    """x of shape [tokens, ..., heads, width], each pair of numbers turned by its position's angle."""
+    cosine, sine = turn
+    left, right = x.chunk(2, dim=-1)
+    return torch.cat((left * cosine - right * sine, right * cosine + left * sine), dim=-1)

@@ -1,0 +1,53 @@
+"""Keys and values of states that were read, kept for the next question about them within a bound of memory."""
+
+from collections import OrderedDict
+
+from torch import Tensor
+
+
+class KnownState:
+    """What the layers remember of a state: keys and values, [layers, 2, tokens, heads, width], once it is read."""
+
+    __slots__ = ("length", "memory")
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        self.memory: Tensor | None = None
+
+    def of(self, layer: int) -> Tensor:
+        """Keys and values of one layer."""
+        if self.memory is None:
+            raise RuntimeError("a state was kept that was never read to its end")
+        return self.memory[layer]
+
+
+class States:
+    """The states asked about most recently."""
+
+    def __init__(self, limit_bytes: int, bytes_per_token: int) -> None:
+        self._limit = limit_bytes // max(1, bytes_per_token)
+        self._kept: OrderedDict[bytes, KnownState] = OrderedDict()
+        self._tokens = 0
+        self.hits = 0
+
+    def find(self, key: bytes) -> KnownState | None:
+        known = self._kept.get(key)
+        if known is not None:
+            self.hits += 1
+            self._kept.move_to_end(key)
+        return known
+
+    def keep(self, key: bytes, known: KnownState) -> bool:
+        """Make room for a state that is about to be read. One that is larger than the bound is not kept."""
+        if known.length > self._limit:
+            return False
+        self._kept[key] = known
+        self._tokens += known.length
+        while self._tokens > self._limit:
+            _, oldest = self._kept.popitem(last=False)
+            self._tokens -= oldest.length
+        return True
+
+    def clear(self) -> None:
+        self._kept.clear()
+        self._tokens = 0

@@ -1,0 +1,86 @@
+"""The shared conformance test on every kind that needs PyTorch, and out-of-memory, provoked."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
+
+import torch
+
+from decided import engine
+from decided.engine import KINDS, Item
+from decided.settings import Settings
+from tests import conformance
+from tests.support.questions import LONG, STATES, typed
+from tests.torch import checkpoints
+
+pytestmark = pytest.mark.torch
+
+MAKERS: dict[str, Callable[[Path], Path]] = {
+    "opendecider": checkpoints.opendecider,
+    "laya": checkpoints.laya,
+    "causal": lambda folder: checkpoints.decoder(folder, "qwen3"),
+    "nli": lambda folder: checkpoints.cross_encoder(folder, "bert", ("entailment", "neutral", "contradiction")),
+    "gliclass": checkpoints.gliclass,
+}
+
+
+@pytest.fixture(scope="module", params=MAKERS)
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = MAKERS[request.param](tmp_path_factory.mktemp(request.param))
+    model = engine.load(Settings(model=str(folder), device="cpu"))
+    assert isinstance(model, object)
+    assert model.card.kind == request.param  # recognised from its files
+    return model
+
+
+def test_every_kind_has_a_maker() -> None:
+    assert set(MAKERS) == {kind for kind, module in KINDS.items() if module.startswith("decided.engines.torch.")}
+
+
+def test_it_conforms(model: Any) -> None:
+    conformance.hold(model)
+
+
+def test_it_says_what_it_is(model: Any) -> None:
+    assert f"up to {model.card.max_options}" in model.card.description
+    assert "tokens" in model.card.description
+    assert "float32" in model.card.provenance
+    assert model.card.device == "cpu"
+    assert 2 <= model.card.max_options <= 256
+
+
+def test_out_of_memory_is_survived(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device with room for so many tokens: batches above it fail, until they are small enough."""
+    states = [*STATES, LONG[:400]] * 3
+    wanted = conformance.decide(model, states, typed(), together=True)
+    inner = "_labels" if model.card.kind == "nli" else "forward"  # a question of many pairs is run in parts
+    real, sizes = getattr(model, inner), []
+
+    def cramped(batch: Sequence[Any]) -> Any:
+        sizes.append(sum(len(each[0]) if inner == "_labels" else each.cost for each in batch))
+        if sizes[-1] > 1500:
+            raise torch.OutOfMemoryError("no room")
+        return real(batch)
+
+    monkeypatch.setattr(model, inner, cramped)
+    model.forget()
+    model.token_budget = 20_000
+    found = conformance.decide(model, states, typed(), together=True)
+    assert max(sizes) > 1500
+    assert model.token_budget < 20_000
+    for one, other in zip(found, wanted, strict=True):
+        for here, there in zip(one, other, strict=True):
+            assert here == pytest.approx(there, abs=conformance.ALIKE)
+
+
+def test_one_question_that_fits_nowhere_fails_with_what_happened(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(items: Sequence[Item]) -> Any:
+        raise torch.OutOfMemoryError("no room")
+
+    monkeypatch.setattr(model, "forward", full)
+    with pytest.raises(torch.OutOfMemoryError):
+        conformance.decide(model, STATES[:1], typed()[:1], together=True)
