@@ -16,7 +16,8 @@ from tests.embedded.asking import ask
 from tests.embedded.conftest import WEIGHTS
 
 GOLDEN = Path(__file__).with_name("golden.json")
-TOLERANCE = 1e-3
+EXACT, ROUNDED = 1e-3, 1e-2
+"""Processors add in different orders: nothing in float32, but with 8 bits the last bit of a sum can tip a rounding."""
 
 _CASES: list[dict[str, Any]] = json.loads(GOLDEN.read_text(encoding="utf-8"))
 
@@ -27,10 +28,11 @@ def _request(case: dict[str, Any]) -> tuple[str, dict[str, Question]]:
 
 
 @pytest.mark.parametrize("case", _CASES, ids=lambda case: str(case["about"]))
-def test_golden(model: Embedded, case: dict[str, Any]) -> None:
+def test_golden(model: Embedded, exact_model: Embedded, case: dict[str, Any]) -> None:
     state, questions = _request(case)
-    for name, answer in zip(questions, ask(model, state, *questions.values()), strict=True):
-        assert answer.tolist() == pytest.approx(case["probabilities"][name], abs=TOLERANCE), name
+    for asked, kept, tolerance in ((exact_model, "exact", EXACT), (model, "probabilities", ROUNDED)):
+        for name, answer in zip(questions, ask(asked, state, *questions.values()), strict=True):
+            assert answer.tolist() == pytest.approx(case[kept][name], abs=tolerance), (kept, name)
 
 
 @pytest.mark.parametrize("case", _CASES, ids=lambda case: str(case["about"]))
@@ -42,12 +44,12 @@ def test_golden_answers_are_the_right_ones(case: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    model = Embedded(WEIGHTS, exact=False, threads=1)
+    models = {"probabilities": Embedded(WEIGHTS, exact=False, threads=1), "exact": Embedded(WEIGHTS, True, threads=1)}
     for case in _CASES:
         state, questions = _request(case)
-        found = ask(model, state, *questions.values())
-        shown = {n: [round(float(p), 6) for p in answer] for n, answer in zip(questions, found, strict=True)}
-        case["probabilities"] = shown
+        for kept, model in models.items():
+            found = ask(model, state, *questions.values())
+            case[kept] = {n: [round(float(p), 6) for p in answer] for n, answer in zip(questions, found, strict=True)}
     GOLDEN.write_text(json.dumps(_CASES, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
