@@ -25,8 +25,9 @@ install: .venv/installed
 serve: install
 	$(BIN)/decided serve
 
+# Three at a time, a file each: most tests wait for a server more than they work.
 test: .venv/installed-dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 3 --dist loadfile
 
 .venv-torch/installed: requirements.lock requirements-torch.lock pyproject.toml
 	$(PYTHON) -m venv .venv-torch

@@ -303,17 +303,17 @@ def test_503_is_retried_after_the_announced_second(tight: Server, kind: str) -> 
         waited = time.monotonic() - started
     # The client's own back-off would be at most half a second and would need a second retry.
     assert sent(result).headers["x-typesafe-retry-count"] == "1"
-    assert 1.0 <= waited < 2.0
+    assert 1.0 <= waited < 4.0
 
 
 @both
 @pytest.mark.parametrize("size", [10, 900_000])
 def test_503_without_retries_comes_at_once(tight: Server, kind: str, size: int) -> None:
-    with busy(tight, 0.5):
+    with busy(tight, 2.0):  # the place is taken for as long: an answer within that time did not wait for it
         started = time.monotonic()
         with pytest.raises(TypeSafeInternalServerError) as caught:
             ask(kind, tight, noise(size), QUESTION, options={"retry": NO_RETRY, "compression": False})
-        assert time.monotonic() - started < 0.4
+        assert time.monotonic() - started < 1.9
     assert caught.value.status == 503
     assert caught.value.headers["retry-after"] == "1"
     assert caught.value.request_id

@@ -299,7 +299,9 @@ def test_a_server_that_goes_away_ends_the_run_and_leaves_what_was_done(
         command = ("run", source, "--questions", questions, "--out", out, "--server", url, "--concurrency", "20")
         done = decided(*command)
         assert (done.code, done.out) == (3, "")
-        assert "50 rows are kept: the same command goes on after them" in done.err
+        kept = re.search(r"(\d+) rows are kept: the same command goes on after them", done.err)
+        assert kept is not None
+        assert int(kept[1]) in (30, 40, 50)  # of the five answers, those up to the first one that is missing
         assert f"decided: --server {url}: unreachable" in done.err
         left[0] = 100
         assert decided(*command).code == 0

@@ -115,7 +115,7 @@ class Playground:
 @contextmanager
 def opened(browser: Browser, url: str, fragment: str = "", **context: Any) -> Iterator[Playground]:
     window = browser.new_context(permissions=["clipboard-read", "clipboard-write"], **context)
-    window.set_default_timeout(15_000)
+    window.set_default_timeout(60_000)
     try:
         playground = Playground(window.new_page(), url)
         playground.open(fragment)

@@ -1,0 +1,84 @@
+"""The pictures of docs/model.md, from what quality.py wrote with --json.
+
+.venv/bin/python benchmarks/quality_plots.py dev.json bench.json docs/images
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt
+
+BINS = 10
+INK, QUIET = "#0b6b5b", "#9aa5a1"
+RIVALS = {  # published: parameters in millions, accuracy on JevBench-240
+    "jevhome-E": (48, 55.8),
+    "Verdict 1.4": (151, 64.2),
+    "laya": (421, 70.8),
+    "Von 1.3": (395, 72.2),
+    "jevhome-ettin-1b": (1000, 82.3),
+}
+GUESSING = 39.8
+PARAMETERS = 33
+
+
+def reliability(results: dict[str, Any], path: Path) -> None:
+    tops = results["tops"]
+    figure, (above, below) = plt.subplots(
+        2, 1, figsize=(5, 5.6), sharex=True, height_ratios=(3, 1), layout="constrained"
+    )
+    rows = [[t for t in tops if min(int(t[0] * BINS), BINS - 1) == b] for b in range(BINS)]
+    middles = [(b + 0.5) / BINS for b in range(BINS)]
+    means = [(sum(t[0] for t in r) / len(r), sum(t[1] for t in r) / len(r)) for r in rows if r]
+    above.plot([0, 1], [0, 1], "--", color=QUIET, linewidth=1)
+    above.plot(*zip(*means, strict=True), "o-", color=INK)
+    above.set(
+        ylabel="share that is right", ylim=(0, 1), xlim=(0, 1), title=f"{len(tops):,} questions of 18 unseen tasks"
+    )
+    below.bar(middles, [len(r) for r in rows], width=0.09, color=INK)
+    below.set(xlabel="probability of the answer given", ylabel="questions")
+    _save(figure, path)
+
+
+def sizes(results: dict[str, Any], path: Path) -> None:
+    figure, axes = plt.subplots(figsize=(6, 3.6), layout="constrained")
+    axes.axhline(GUESSING, linestyle="--", color=QUIET, linewidth=1)
+    axes.annotate("guessing", (1100, GUESSING + 0.7), color=QUIET, ha="right")
+    for name, (millions, accuracy) in RIVALS.items():
+        axes.plot(millions, accuracy, "o", color=QUIET)
+        above = name == "Von 1.3"  # laya stands right below it
+        axes.annotate(
+            name, (millions, accuracy), (0, 6 if above else -13), textcoords="offset points", ha="center", color="#555"
+        )
+    ours = 100 * results["parts"]["all"]["accuracy"]
+    axes.plot(PARAMETERS, ours, "o", color=INK, markersize=9)
+    axes.annotate(f"decided-small-1: {ours:.1f}", (PARAMETERS, ours), (9, 5), textcoords="offset points", color=INK)
+    axes.set(xscale="log", xlim=(22, 1400), ylim=(35, 90), xlabel="million parameters", ylabel="JevBench-240 accuracy")
+    axes.set_xticks([33, 100, 300, 1000], ["33", "100", "300", "1000"])
+    axes.minorticks_off()
+    _save(figure, path)
+
+
+def _save(figure: Any, path: Path) -> None:
+    for axes in figure.axes:
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("dev", type=Path)
+    parser.add_argument("bench", type=Path)
+    parser.add_argument("folder", type=Path)
+    args = parser.parse_args()
+    reliability(json.loads(args.dev.read_text())["results"], args.folder / "model-reliability.png")
+    sizes(json.loads(args.bench.read_text())["results"], args.folder / "model-size.png")
+
+
+if __name__ == "__main__":
+    main()
