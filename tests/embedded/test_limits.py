@@ -10,6 +10,7 @@ from decided.contract import Choice, Noul, Score
 from decided.engine import Cut
 from decided.engines.embedded import Embedded, load
 from decided.errors import ModelError
+from decided.hardware import multiplies_bytes_exactly
 from decided.settings import Settings
 from tests.embedded.asking import ask
 from tests.embedded.conftest import WEIGHTS
@@ -93,6 +94,35 @@ def test_eight_bits_say_nearly_what_float32_says(model: Embedded, exact_model: E
 def test_what_it_does_not_have_ends_the_start(settings: Settings) -> None:
     with pytest.raises(ModelError, match="embedded"):
         load("", settings)
+
+
+@pytest.mark.parametrize(
+    ("machine", "flags", "expected"),
+    [
+        ("x86_64", "flags : fpu avx2 avx512_vnni", True),
+        ("AMD64", "flags : fpu avx2 avx_vnni", True),
+        ("x86_64", "flags : fpu avx2 avx512f", False),
+        ("x86_64", None, False),
+        ("aarch64", None, True),
+    ],
+)
+def test_bytes_are_multiplied_only_where_that_is_exact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: str, flags: str | None, expected: bool
+) -> None:
+    if flags is not None:
+        (tmp_path / "cpuinfo").write_text(flags)
+    monkeypatch.setattr("decided.hardware._CPU_FLAGS", tmp_path / "cpuinfo")
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    assert multiplies_bytes_exactly() is expected
+
+
+def test_a_processor_that_clips_gets_float32(exact_model: Embedded, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("decided.engines.embedded.multiplies_bytes_exactly", lambda: False)
+    question = Noul("Is the parcel late?")
+    state = "The parcel is late."
+    assert (
+        ask(load("", Settings(threads=1)), state, question)[0].tolist() == ask(exact_model, state, question)[0].tolist()
+    )
 
 
 def test_a_name_ends_the_start() -> None:

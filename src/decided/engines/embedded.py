@@ -7,6 +7,7 @@ cannot matter, and neither can what else is in a batch: integer products are exa
 
 import hashlib
 import json
+import logging
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from itertools import pairwise
@@ -33,8 +34,10 @@ from decided.engines.rendering import (
     windows,
 )
 from decided.errors import ModelError
-from decided.hardware import physical_cores
+from decided.hardware import multiplies_bytes_exactly, physical_cores
 from decided.settings import Settings
+
+log = logging.getLogger("decided.embedded")
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
@@ -276,5 +279,9 @@ def load(name: str, settings: Settings) -> Embedded:
         raise ModelError("the embedded model has no other names or devices: leave --device at auto")
     if settings.dtype not in ("auto", "int8", "float32"):
         raise ModelError(f"the embedded model runs in int8 or float32, not {settings.dtype}: leave --dtype at auto")
+    exact = settings.dtype == "float32"
+    if not exact and not multiplies_bytes_exactly():
+        log.warning("this processor clips sums of bytes (no VNNI): the embedded model runs in float32, more slowly")
+        exact = True
     folder = Path(str(files("decided"))) / "weights"
-    return Embedded(folder, settings.dtype == "float32", settings.threads or physical_cores())
+    return Embedded(folder, exact, settings.threads or physical_cores())
