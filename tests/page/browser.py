@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, expect, sync_playwright
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _FLAGS = (
@@ -38,6 +38,12 @@ def launched() -> Iterator[Browser]:
             yield browser
         finally:
             browser.close()
+
+
+def pick(radio: Locator) -> None:
+    """Choose a radio button, which its label covers. It is drawn anew a moment after the click."""
+    radio.click(force=True)
+    expect(radio).to_be_checked()
 
 
 class Playground:
@@ -99,7 +105,7 @@ class Playground:
 
     def request(self, form: str = "JSON") -> str:
         """What the copy button gives."""
-        self.page.get_by_role("group", name="Form of the request").get_by_role("radio", name=form).check(force=True)
+        pick(self.page.get_by_role("group", name="Form of the request").get_by_role("radio", name=form))
         self.page.evaluate("navigator.clipboard.writeText('')")
         self.page.locator(".actions").get_by_role("button").first.click()
         self.page.wait_for_function("async () => await navigator.clipboard.readText() !== ''")

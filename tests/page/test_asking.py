@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.page.browser import Playground, opened
+from tests.page.browser import Playground, opened, pick
 from tests.page.conftest import FOREIGN_KEY, KEY
 from tests.support.server import Server, running_server
 
@@ -138,7 +138,7 @@ def test_what_the_server_refuses_is_shown_in_its_words(playground: Playground) -
 
 
 def test_a_state_that_is_no_json_is_not_sent(playground: Playground) -> None:
-    playground.page.get_by_role("radio", name="JSON").first.check(force=True)
+    pick(playground.page.get_by_role("radio", name="JSON").first)
     expect(playground.page.locator("#state-notes")).to_contain_text("Not valid JSON")
     assert playground.state.get_attribute("aria-invalid") == "true"
     playground.ask_button.click()

@@ -2,7 +2,7 @@
 
 from playwright.sync_api import Locator, expect
 
-from tests.page.browser import Playground
+from tests.page.browser import Playground, pick
 
 
 def options(playground: Playground, name: str = "team") -> list[str]:
@@ -68,7 +68,7 @@ def test_questions_are_added_moved_and_removed(playground: Playground) -> None:
     card = playground.question("question_4")
     expect(card.get_by_label("Instructions")).to_be_focused()
     card.get_by_label("Instructions").fill("Is the tone polite?")
-    card.get_by_role("radio", name="noul").check(force=True)
+    pick(card.get_by_role("radio", name="noul"))
     press(card, "Move up: question question_4")
     press(playground.page.locator("main"), "Remove: question urgency")
     assert list(playground.body()["questions"]) == ["team", "question_4", "refund"]
@@ -86,7 +86,7 @@ def test_the_type_can_change_and_change_back(playground: Playground) -> None:
     card = playground.question("team")
     before = playground.body()
     for kind in ("noul", "score", "choice"):
-        card.get_by_role("radio", name=kind).check(force=True)
+        pick(card.get_by_role("radio", name=kind))
         assert playground.body()["questions"]["team"]["type"] == kind
     assert playground.body() == before
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.page.browser import Playground, opened
+from tests.page.browser import Playground, opened, pick
 from tests.page.conftest import KEY
 from tests.support.server import ROOT, Server
 from tests.test_docs import ADDRESS, ANSWER, blocks
@@ -69,7 +69,7 @@ def test_awkward_text_survives(playground: Playground, served: Server) -> None:
 
 
 def test_a_json_state_is_sent_to_the_last_digit(playground: Playground, served: Server) -> None:
-    playground.page.get_by_role("radio", name="JSON").first.check(force=True)
+    pick(playground.page.get_by_role("radio", name="JSON").first)
     playground.state.fill(JSON_STATE)
     assert playground.body()["state"] == json.loads(JSON_STATE)
     program = playground.request("Python").partition("request = ")[0]
