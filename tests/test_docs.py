@@ -27,6 +27,7 @@ from decided.engine import KINDS
 from decided.errors import DecidedError, StartError
 from decided.playground import Playground
 from decided.settings import Settings, all_settings, default_of, flag, variable
+from tests.support.rounding import TOLERANCE
 from tests.support.server import Server, running_server
 
 T = TypeVar("T")
@@ -335,7 +336,7 @@ def environment() -> dict[str, str]:
 
 
 def assert_like(shown: Any, real: Any, where: str) -> None:
-    """The same keys in the same order, the same words, and numbers within a hundredth: processors round otherwise."""
+    """The same keys in the same order, the same words, and numbers as near as `TOLERANCE`."""
     assert type(shown) is type(real) or {type(shown), type(real)} == {int, float}, where
     if isinstance(shown, dict):
         assert list(shown) == list(real), where
@@ -346,7 +347,7 @@ def assert_like(shown: Any, real: Any, where: str) -> None:
         for index, pair in enumerate(zip(shown, real, strict=True)):
             assert_like(*pair, f"{where}[{index}]")
     elif isinstance(shown, float):
-        assert shown == pytest.approx(real, abs=1e-2), where
+        assert shown == pytest.approx(real, abs=TOLERANCE), where
     else:
         assert shown == real, where
 

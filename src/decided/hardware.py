@@ -20,11 +20,15 @@ def multiplies_bytes_exactly() -> bool:
     """Whether sums of products of bytes keep all their bits. x86 without VNNI adds pairs in 16 bits, and clips."""
     if platform.machine().lower() not in _X86:
         return True
+    return any(has_flag(name) for name in _VNNI)
+
+
+def has_flag(name: str) -> bool:
+    """Whether the processor says that it has this feature; where it says nothing, it has not."""
     try:
-        flags = _CPU_FLAGS.read_text()
+        return name in _CPU_FLAGS.read_text().split()
     except OSError:
         return False
-    return any(f" {name}" in flags for name in _VNNI)
 
 
 def _siblings(cpu: int) -> str:

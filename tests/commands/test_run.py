@@ -296,14 +296,12 @@ def test_a_server_that_goes_away_ends_the_run_and_leaves_what_was_done(
     source = jsonl(tmp_path / "in.jsonl", [{"state": str(n)} for n in range(200)])
     out = tmp_path / "out.jsonl"
     with scripted_server(script) as (url, _):
-        command = ("run", source, "--questions", questions, "--out", out, "--server", url, "--concurrency", "20")
+        command = ("run", source, "--questions", questions, "--out", out, "--server", url, "--concurrency", "1")
         done = decided(*command)
         assert (done.code, done.out) == (3, "")
-        kept = re.search(r"(\d+) rows are kept: the same command goes on after them", done.err)
-        assert kept is not None
-        assert int(kept[1]) in (30, 40, 50)  # of the five answers, those up to the first one that is missing
+        assert "5 rows are kept: the same command goes on after them" in done.err
         assert f"decided: --server {url}: unreachable" in done.err
-        left[0] = 100
+        left[0] = 200
         assert decided(*command).code == 0
     assert len(read_jsonl(out)) == 200
 

@@ -9,6 +9,7 @@ import pytest
 from decided.contract import Choice, Noul, Score
 from decided.engine import Cut
 from decided.engines.embedded import Embedded, load
+from decided.engines.rendering import CLS, MARK, SEP
 from decided.errors import ModelError
 from decided.hardware import multiplies_bytes_exactly
 from decided.settings import Settings
@@ -49,6 +50,15 @@ def test_a_state_is_read_up_to_its_last_token(model: Embedded) -> None:
     [question] = model.prepare([Noul("Is it long?")])
     assert model.read([question], fits).cuts == [()]
     assert model.read([question], too_long).cuts == [(Cut("state", 8_160, 8_161),)]
+
+
+def test_markers_in_a_clients_text_are_plain_text(model: Embedded) -> None:
+    marks = "[CLS] [SEP] [MASK]"
+    [asked] = model.prepare([Choice({marks: marks, "other": None}, marks)])
+    [item] = model.read([asked], marks).items
+    assert not {CLS, SEP, MARK} & set(item.payload[0])
+    frame = asked.ids.tolist()
+    assert (frame.count(CLS), frame.count(SEP), frame.count(MARK)) == (1, 1, 2)
 
 
 def test_256_options_of_many_words_are_all_read_and_the_cut_is_told(model: Embedded) -> None:

@@ -33,6 +33,7 @@ from decided.engines.rendering import (
     render,
     windows,
 )
+from decided.engines.vocabulary import Vocabulary
 from decided.errors import ModelError
 from decided.hardware import multiplies_bytes_exactly, physical_cores
 from decided.settings import Settings
@@ -67,17 +68,6 @@ class _Asked(NamedTuple):
     cuts: tuple[Cut, ...]
 
 
-class _Vocabulary:
-    def __init__(self, path: Path) -> None:
-        self._tokenizer = Tokenizer.from_file(str(path))
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
-
-    def encode(self, text: str) -> list[int]:
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
-        return ids
-
-
 def _worded(question: Question) -> tuple[str, object, object]:
     """Kind, instructions and criteria as the rendering rule takes them."""
     about = compact(question.instructions) if question.instructions else None
@@ -105,7 +95,7 @@ class Embedded:
         )
         self._temperatures: dict[str, list[float]] = about["temperatures"]
         self._edges: list[int] = about["temperatures"]["option_count_edges"]
-        self._vocabulary = _Vocabulary(folder / "tokenizer.json")
+        self._vocabulary = Vocabulary(Tokenizer.from_file(str(folder / "tokenizer.json")), {})
         prefix = "exact-" if exact else ""
         self._state = _session(folder / f"{prefix}state.onnx", threads)
         self._question = _session(folder / f"{prefix}question.onnx", threads)
