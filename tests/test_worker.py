@@ -89,6 +89,29 @@ def test_a_state_is_read_once_however_many_questions() -> None:
     run(model, scenario)
 
 
+def test_questions_that_were_asked_before_are_not_prepared_again() -> None:
+    model = GatedModel()
+    prepared: list[Sequence[Question]] = []
+    model.prepare = lambda questions: prepared.append(questions) or questions  # type: ignore[method-assign, func-returns-value]
+
+    async def scenario(worker: Worker) -> None:
+        prepared.clear()
+        for state in "abc":
+            await worker.decide([state], list(THREE))
+        assert prepared == [THREE]
+        await worker.decide(["a"], THREE[::-1])  # the order of questions is part of what was asked
+        assert prepared == [THREE, THREE[::-1]]
+        for number in range(300):  # and what is kept has a bound
+            await worker.decide(["a"], [Noul(f"Is it {number}?")])
+        assert len(worker._known_questions) < 200
+        await worker.decide(["a"], THREE)
+        await worker.decide(["a"], [Noul("Is it long? " * 1000)])
+        await worker.decide(["a"], [Noul("Is it long? " * 1000)])
+        assert len(prepared) == 2 + 300 + 1 + 2
+
+    run(model, scenario)
+
+
 def test_what_was_cancelled_before_it_began_never_begins() -> None:
     model = GatedModel()
 

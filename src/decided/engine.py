@@ -102,7 +102,7 @@ class Model(Protocol):
     """The cost up to which items run together. One item above it runs alone. It may change from batch to batch."""
 
     def prepare(self, questions: Sequence[Question]) -> Any:
-        """What is common to all states of a request: done once per request."""
+        """What is common to all states of a request: done once for it, and kept for requests that ask the same."""
 
     def read(self, prepared: Any, state: str) -> Reading:
         """Tokenise one state for the questions prepared."""

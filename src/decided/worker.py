@@ -22,7 +22,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from decided.answers import is_distribution
-from decided.contract import Choice, Noul, Question, Score
+from decided.contract import Choice, Noul, Question, Score, encode
 from decided.engine import Model, Reading, Tell, Verdict, overlaps
 from decided.errors import InferenceFailed, ModelError, Unavailable
 from decided.jobs import Job, Piece, ToldJob
@@ -33,6 +33,8 @@ log = logging.getLogger("decided.worker")
 M = TypeVar("M")
 
 _CLOSE_WAIT_S = 1.0
+_KNOWN_QUESTIONS, _KNOWN_QUESTIONS_BYTES = 128, 8192
+"""Sets of questions that are remembered, and how large they may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ class Worker:
         self._arrived: list[Job] = []
         self._reader_inbox: SimpleQueue[list[Job] | None] = SimpleQueue()
         self._runner_inbox: SimpleQueue[tuple[Job, int, Reading] | None] = SimpleQueue()
+        self._known_questions: dict[bytes, Any] = {}  # the one used last comes last
         self._batch_began: float | None = None
         self._dead = False
 
@@ -160,7 +163,7 @@ class Worker:
     def _read(self, job: Job) -> None:
         try:
             if job.prepared is None:
-                job.prepared = self._model.prepare(job.questions)
+                job.prepared = self._prepared(job.questions)
             reading = self._model.read(job.prepared, job.states[job.unread])
         except Exception as error:
             job.skip(job.unread, _failure("the model failed while reading", error))
@@ -170,6 +173,18 @@ class Worker:
                 job.cost_read += item.cost
             self._runner_inbox.put((job, job.unread, reading))
         job.unread += 1
+
+    def _prepared(self, questions: Sequence[Question]) -> Any:
+        """Most clients ask the same questions of every state: what was made of them is kept for the next."""
+        key = encode(questions)
+        prepared = self._known_questions.pop(key, None)
+        if prepared is None:
+            prepared = self._model.prepare(questions)
+        if len(key) <= _KNOWN_QUESTIONS_BYTES:
+            self._known_questions[key] = prepared
+            if len(self._known_questions) > _KNOWN_QUESTIONS:
+                del self._known_questions[next(iter(self._known_questions))]
+        return prepared
 
     # --- the runner thread ---
 

@@ -22,7 +22,8 @@ class Vocabulary:
         self.special = special
 
     def encode(self, text: str) -> list[int]:
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        # Of the tokenizer's functions, those for batches alone let other threads run meanwhile.
+        ids: list[int] = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)[0].ids
         return ids
 
     def shortened(self, text: str, part: str, limit: int) -> tuple[str, int, tuple[Cut, ...]]:
