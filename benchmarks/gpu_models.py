@@ -5,6 +5,7 @@ speed at which trained ones would decide.
 """
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from torch import nn
 
 from decided.engine import ModelCard
 from decided.engines.torch import causal, opendecider
+from decided.engines.torch.fusion import Steps, fuse_layers, mixed
 from decided.engines.torch.modernbert import Encoder, read_shape
 from decided.engines.torch.placement import Placement
 from decided.engines.vocabulary import Vocabulary
@@ -71,6 +73,7 @@ class Built:
     flops_per_near_pair: float
     window: int
     peer: Any = None
+    peer_float32: Any = None
     no_peer: str = ""
 
 
@@ -86,12 +89,12 @@ def trained_tokenizer() -> Tokenizer:
     return words
 
 
-def build(name: str, placement: Placement, compiled: bool) -> Built:
+def build(name: str, placement: Placement, plain: bool = False) -> Built:
     torch.manual_seed(0)
-    return _encoder(name, placement, compiled) if name in ENCODERS else _decoder(name, placement)
+    return _encoder(name, placement, plain) if name in ENCODERS else _decoder(name, placement, plain)
 
 
-def _encoder(name: str, placement: Placement, compiled: bool) -> Built:
+def _encoder(name: str, placement: Placement, plain: bool) -> Built:
     config = {"model_type": "modernbert", **ENCODERS[name]}
     shape = read_shape(config)
     with placement.device:
@@ -100,14 +103,13 @@ def _encoder(name: str, placement: Placement, compiled: bool) -> Built:
             nn.Linear(shape.hidden, shape.hidden), nn.GELU(), nn.LayerNorm(shape.hidden), nn.Linear(shape.hidden, 1)
         )
         head = head.to(placement.dtype).requires_grad_(False)
-    if compiled:  # what stands around attention, as one kernel where it can be
-        for layer in encoder.layers:
-            layer.before, layer.after = (torch.compile(f, dynamic=True) for f in (layer.before, layer.after))
     words = trained_tokenizer()
     longest = 4096
     card = _card(name, placement)
     vocabulary = Vocabulary(Tokenizer.from_str(words.to_str()), dict(SPECIAL))
     model = opendecider.OpenDecider(card, placement, vocabulary, encoder, head, longest)
+    if plain:
+        encoder.steps, model.recorder = Steps(), None
     model.find_budget()
     dense = sum(p.numel() for name, p in encoder.named_parameters() if "tok_embeddings" not in name)
     everywhere = sum(shape.layers)
@@ -117,6 +119,9 @@ def _encoder(name: str, placement: Placement, compiled: bool) -> Built:
     )  # fmt: skip
     try:
         built.peer = _peer_encoder(config, encoder, head, words, placement, longest)
+        if placement.dtype is not torch.float32:  # in which it comes
+            exact = Placement(placement.device, torch.float32)
+            built.peer_float32 = _peer_encoder(config, encoder, deepcopy(head).float(), words, exact, longest)
     except ImportError as error:
         built.no_peer = f"{error.name} is not installed"
     return built
@@ -142,7 +147,7 @@ def _peer_encoder(
     return OpenDecider(nano.to(placement.device).eval(), {"name": "peer", "kind": "nano"})
 
 
-def _decoder(name: str, placement: Placement) -> Built:
+def _decoder(name: str, placement: Placement, plain: bool) -> Built:
     from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
     settings = AutoConfig.for_model("qwen3", max_position_embeddings=40_960, **DECODERS[name])
@@ -151,17 +156,21 @@ def _decoder(name: str, placement: Placement) -> Built:
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=trained_tokenizer(), **SPECIAL, eos_token="[SEP]")
     tokenizer.chat_template = CHAT
     model = causal.assembled(name, "random", network, tokenizer, placement, Settings(), LETTERED)
+    if plain:
+        model.decoder._attention.mix, model.decoder._recorder = mixed, None
+        fuse_layers(network, settings.num_hidden_layers, on=False)
+        model.find_budget()
     dense = sum(p.numel() for name, p in network.named_parameters() if "embed_tokens" not in name)
     width = settings.num_attention_heads * settings.head_dim
     built = Built(model, 2.0 * dense, 4.0 * width * settings.num_hidden_layers, 0.0, 0)
     try:
-        built.peer = _peer_decoder(network, tokenizer, placement)
+        built.peer = _peer_decoder(network, tokenizer, placement, model.decoder._compiles and not plain)
     except ImportError as error:
         built.no_peer = f"{error.name} is not installed"
     return built
 
 
-def _peer_decoder(network: Any, tokenizer: Any, placement: Placement) -> Any:
+def _peer_decoder(network: Any, tokenizer: Any, placement: Placement, compiled: bool) -> Any:
     """opendecider's own class around the same network, with the attention that it would have used."""
     from opendecider import OpenDecider
     from opendecider.prompt import LETTERS
@@ -171,22 +180,24 @@ def _peer_decoder(network: Any, tokenizer: Any, placement: Placement) -> Any:
     small.device, small.tok, small.m = placement.device.type, tokenizer, network
     small.letters = tokenizer.convert_tokens_to_ids(list(LETTERS))
     small.max_input_tokens = network.config.max_position_embeddings
-    return _WithPlainAttention(OpenDecider(small, {"name": "peer", "kind": "small"}), network)
+    return _AsItWas(OpenDecider(small, {"name": "peer", "kind": "small"}), network, compiled)
 
 
-class _WithPlainAttention:
-    """The peer's model; while it is used, the network has the usual attention."""
+class _AsItWas:
+    """The peer's model; while it is used, the network has the usual attention and layers."""
 
-    def __init__(self, peer: Any, network: Any) -> None:
-        self.peer, self.network = peer, network
+    def __init__(self, peer: Any, network: Any, compiled: bool) -> None:
+        self.peer, self.network, self.compiled = peer, network, compiled
         self.ours = network.config._attn_implementation
 
     def __enter__(self) -> Any:
         self.network.set_attn_implementation("sdpa")
+        fuse_layers(self.network, self.network.config.num_hidden_layers, on=False)
         return self.peer
 
     def __exit__(self, *_: object) -> None:
         self.network.set_attn_implementation(self.ours)
+        fuse_layers(self.network, self.network.config.num_hidden_layers, on=self.compiled)
 
 
 def _card(name: str, placement: Placement) -> ModelCard:

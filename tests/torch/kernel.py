@@ -10,12 +10,15 @@ def varlen(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     assert starts_q.dtype == starts_k.dtype == torch.int32
     assert len(starts_q) == len(starts_k)
-    assert (int(starts_q[-1]), int(starts_k[-1])) == (len(q), len(k))
+    assert int(starts_q[-1]) <= len(q)
+    assert int(starts_k[-1]) <= len(k)
     k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
-    out, weight = torch.empty_like(q), torch.empty(q.shape[1], len(q))
+    out, weight = torch.full_like(q, torch.nan), torch.full((q.shape[1], len(q)), torch.nan)  # what nobody asks for
     for number in range(len(starts_q) - 1):
         mine, theirs = (slice(int(s[number]), int(s[number + 1])) for s in (starts_q, starts_k))
         long_q, long_k = mine.stop - mine.start, theirs.stop - theirs.start
+        if not long_q:
+            continue
         assert long_q <= most_q
         assert long_k <= most_k
         logits = torch.einsum("qhd,khd->hqk", q[mine], k[theirs]) * (scale or q.shape[-1] ** -0.5)

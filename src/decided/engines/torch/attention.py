@@ -22,9 +22,9 @@ Run = tuple[int, int, int]
 class Segments:
     """Where the sequences of a packed batch begin and end."""
 
-    def __init__(self, lengths: Sequence[int], starts: Tensor) -> None:
+    def __init__(self, lengths: Sequence[int], starts: Tensor, longest: int = 0) -> None:
         self.starts = starts  # int32, on the device; one more than there are sequences
-        self.longest = max(lengths)
+        self.longest = longest or max(lengths)
         self.runs: list[Run] = []
         begin = 0
         for length, same in groupby(lengths):

@@ -22,8 +22,11 @@ LEAST_BUDGET = 256
 _MOST_BUDGET = {"cuda": 65_536, "mps": 8_192, "cpu": 4_096}
 _BATCH_SECONDS = 0.25
 """A batch should not take longer: whoever comes next waits for its end."""
+_TRIES = 4
+"""First runs are slow: kernels are chosen, memory is fetched, launches are recorded."""
+_PATIENCE_S = 1.0
 _GAIN = 1.1
-"""A batch of twice the size must raise the throughput by this factor to be worth its latency."""
+"""What a larger batch must bring in throughput to be worth its latency."""
 
 _SAMPLE: tuple[Question, ...] = (Choice({"first": None, "second": None}, "Which of the two is it?"),)
 _SAMPLE_WORDS = 120
@@ -88,32 +91,38 @@ class TorchModel(ABC):
     # --- the token budget ---
 
     def find_budget(self) -> None:
-        """Grow the batch until memory or time says stop."""
-        budget, fastest, size = self.token_budget, 0.0, LEAST_BUDGET
+        """Grow the batch until memory or time says stop; then take the smallest that is nearly as fast as any."""
+        speeds: dict[int, float] = {}
+        size = LEAST_BUDGET
         while size <= _MOST_BUDGET[self.placement.device.type]:
+            self.token_budget = size
             items = self._sample(size)
             try:
-                self.run(items)  # first runs are slow: kernels are chosen, memory is fetched
-                self.forget()
-                began = time.perf_counter()
-                self.run(items)
+                seconds = self._timed(items)
             except Exception as error:
                 if is_out_of_memory(error):
                     break
                 raise
-            seconds = time.perf_counter() - began
-            if self.token_budget < budget:  # it was halved on the way: memory says stop
-                budget = self.token_budget
+            if self.token_budget < size:  # it was halved on the way: memory says stop
                 break
-            speed = sum(item.cost for item in items) / seconds
-            if size > LEAST_BUDGET and (seconds > _BATCH_SECONDS or speed < _GAIN * fastest):
+            if speeds and seconds > _BATCH_SECONDS:
                 break
-            budget = self.token_budget = size
-            fastest = max(fastest, speed)
+            speeds[size] = sum(item.cost for item in items) / seconds
             size *= 2
-        self.free()
-        self.token_budget = budget
-        log.info("token budget %d on %s (%.0f tokens a second)", budget, self.placement.device, fastest)
+        self.forget()
+        fastest = max(speeds.values(), default=0.0)
+        self.token_budget = next((size for size, speed in speeds.items() if speed * _GAIN > fastest), LEAST_BUDGET)
+        log.info("token budget %d on %s (%.0f tokens a second)", self.token_budget, self.placement.device, fastest)
+
+    def _timed(self, items: Sequence[Item]) -> float:
+        """The least of a few runs."""
+        times: list[float] = []
+        while len(times) < _TRIES and sum(times) < _PATIENCE_S:
+            self.forget()
+            began = time.perf_counter()
+            self.run(items)
+            times.append(time.perf_counter() - began)
+        return min(times)
 
     def _sample(self, size: int) -> list[Item]:
         prepared = self.prepare(_SAMPLE)

@@ -18,7 +18,8 @@ from decided.engines.checkpoint import RELEASE_UNKNOWN, Checkpoint, locate
 from decided.engines.rounds import Order, Rounds, decided
 from decided.engines.torch import lora
 from decided.engines.torch.base import TorchModel, Weights, softmax
-from decided.engines.torch.decoder import Decoder, Prompt
+from decided.engines.torch.decoder import Decoder
+from decided.engines.torch.packing import Prompt
 from decided.engines.torch.placement import Placement, place
 from decided.engines.torch.transfer import Floats, Ints
 from decided.engines.vocabulary import Vocabulary
@@ -178,6 +179,10 @@ class Causal(TorchModel):
 
     def forget(self) -> None:
         self.decoder.states.clear()
+
+    def free(self) -> None:
+        self.decoder.forget()
+        super().free()
 
 
 class _Waiting:

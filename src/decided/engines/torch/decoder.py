@@ -5,32 +5,29 @@ state; a check at the start finds out, and where they do not, prompts run whole,
 """
 
 import logging
+import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from decided.engines.torch.attention import Segments, has_flash, takes
+from decided.engines.torch.fusion import fuse_layers, fused_mix, mixed
+from decided.engines.torch.graphs import MOST_ROWS, Recorder
+from decided.engines.torch.packing import Layout, Prompt, lay_out
 from decided.engines.torch.placement import Placement
-from decided.engines.torch.shared import Plan, SharedAttention, Sheet, edges
-from decided.engines.torch.states import KnownState, States
-from decided.engines.torch.transfer import Floats, Ints, fetch, ship
+from decided.engines.torch.shared import Plan, SharedAttention
+from decided.engines.torch.states import Shelf, States, gather
+from decided.engines.torch.transfer import Floats, fetch, ship
 
 log = logging.getLogger("decided.engines")
 
 _STATES_ON_CPU = 2**30
 _STATES_ON_GPU = 0.25
 """Of the memory that is free once the model is loaded."""
-
-
-class Prompt(NamedTuple):
-    """A question about a state, in tokens: the state with all that stands before it, and the rest."""
-
-    key: bytes
-    state: Ints
-    rest: Ints
 
 
 class Decoder:
@@ -44,88 +41,93 @@ class Decoder:
         self.context = int(getattr(config, "max_position_embeddings", 0) or 2048)
         heads = int(getattr(config, "num_attention_heads", 1))
         width = int(getattr(config, "head_dim", None) or config.hidden_size // heads)
-        of_keys = int(getattr(config, "num_key_value_heads", None) or heads)
-        self.states = States(self._memory_for_states(), 2 * self._layers * of_keys * width * placement.dtype.itemsize)
+        self.states = States(0, 1)
         self._letters, self._unspelled = self._table(spellings)
         self._picks = takes(network.forward, "logits_to_keep")
-        self._attention = SharedAttention(has_flash(placement.device, placement.dtype, heads, width), self._layers)
+        flash = has_flash(placement.device, placement.dtype, heads, width)
+        self._attention = SharedAttention(flash, fused_mix(placement, heads, width) if flash else mixed)
+        self._compiles = self._attention.mix is not mixed
+        self._recorder = Recorder() if flash else None
+        self._window = getattr(config, "sliding_window", None) or sys.maxsize
+        forget = self._recorder.clear if self._recorder else lambda: None
+        self._of_batch, self._of_earlier = (Shelf(self._empty, forget) for _ in range(2))
         self._name = f"decided_{id(self)}"
-        AttentionInterface.register(self._name, self._attention)
+        apart = torch.compiler.disable(self._attention) if self._compiles else self._attention
+        AttentionInterface.register(self._name, apart)
         self.packed = self._can_be_packed()
 
     def letters(self, prompts: Sequence[Prompt]) -> Callable[[], Floats]:
         """Start one batch; what is returned waits for it and gives a logit for each prompt and letter."""
         with torch.inference_mode():
-            logits = self._packed(prompts) if self.packed else self._padded(prompts)
-            spelled = logits[:, self._letters].float() + self._unspelled
-            return fetch(self._placement, torch.logsumexp(spelled, dim=-1))
+            found = self._packed(prompts, self._spelled) if self.packed else self._spelled(self._padded(prompts))
+            return fetch(self._placement, found[: len(prompts)])
 
     def mass(self, prompt: Prompt, count: int) -> float:
         """How much of the probability of the next token stands on the first `count` letters."""
         with torch.inference_mode():
-            logits = (self._packed([prompt]) if self.packed else self._padded([prompt])).float()
+            logits = (self._packed([prompt], _as_they_are) if self.packed else self._padded([prompt])).float()
             spelled = logits[:, self._letters[:count]] + self._unspelled[:count]
             return float((torch.logsumexp(spelled.flatten(1), -1) - torch.logsumexp(logits, -1)).exp())
 
+    def forget(self) -> None:
+        """Let go of all memory that can be had again."""
+        self.states.clear()
+        self._of_batch.clear()
+        self._of_earlier.clear()
+
+    def _spelled(self, logits: Tensor) -> Tensor:
+        """A logit for each letter, however it may be spelled."""
+        return torch.logsumexp(logits[:, self._letters].float() + self._unspelled, dim=-1)
+
     # --- packed: states once, questions behind them ---
 
-    def _packed(self, prompts: Sequence[Prompt]) -> Tensor:
-        sheets, states, order = self._sheets(prompts)
-        rests = [prompts[number].rest for number in order]
-        lengths = [len(ids) for ids in (*states, *rests)]
-        before = [len(prompts[number].state) for number in order]
-        begins = edges(lengths)
-        last = begins[len(states) + 1 :] - 1
-        asked = edges([sum(part.stop - part.start for part in sheet.questions) for sheet in sheets])
-        known = edges([sheet.known.length for sheet in sheets])
-        ids, positions, picks, own, asked_on_device, known_on_device = ship(
-            self._placement,
-            np.concatenate((*states, *rests)),
-            np.concatenate(
-                [*(np.arange(len(ids)) for ids in states),
-                 *(np.arange(start, start + len(ids)) for start, ids in zip(before, rests, strict=True))]
-            ),
-            last[np.argsort(order)],
-            begins, asked, known,
-        )  # fmt: skip
-        self._attention.plan = Plan(
-            sheets, Segments(lengths, own), sum(map(len, states)), asked_on_device, known_on_device,
-            int(np.diff(asked).max()), int(np.diff(known).max()), any(sheet.keep for sheet in sheets),
-        )  # fmt: skip
+    def _packed(self, prompts: Sequence[Prompt], read: Callable[[Tensor], Tensor]) -> Tensor:
+        """What `read` makes of the logits behind each prompt; recorded, there are some more rows behind them."""
+        layout = lay_out(prompts, self.states)
         try:
-            logits = self._run({"input_ids": ids[None], "position_ids": positions[None]}, picks)[0]
-            self._attention.plan.keep()
-            return logits
+            if self._recorder is not None and self._may_be_recorded(rounded := layout.rounded_up()):
+                layout = rounded
+                memory, earlier = self._of_batch.take(layout.tokens), self._of_earlier.take(layout.earlier)
+                recorder = self._recorder
+            else:
+                memory, earlier = (self._empty(size) for size in (layout.tokens * layout.keeps, layout.earlier))
+                recorder = None
+            gather((sheet.known for sheet in layout.sheets if sheet.start is None), earlier)
+            arrays = ship(self._placement, *layout.arrays)
+            run = partial(self._run_packed, layout, memory, earlier, read)
+            found = recorder.run((read, layout.shape), run, *arrays) if recorder else run(*arrays)
+            for sheet in layout.sheets:  # what is kept must not hold on to the memory of its neighbours
+                if sheet.keep and sheet.start is not None:
+                    sheet.known.memory = memory[:, :, sheet.start : sheet.start + sheet.known.length].clone()
+            return found
         except Exception:
             self.states.clear()  # some of what was to be kept may be half read
             raise
+
+    def _run_packed(
+        self, layout: Layout, memory: Tensor, earlier: Tensor, read: Callable[[Tensor], Tensor], *arrays: Tensor
+    ) -> Tensor:
+        ids, positions, picks, own, queries, keys = arrays
+        self._attention.plan = Plan(
+            layout.sheets, Segments(layout.lengths, own, layout.longest), queries, keys, layout.most_queries,
+            layout.most_keys, earlier if layout.earlier else None, memory if layout.keeps else None,
+        )  # fmt: skip
+        try:
+            # Compiled layers ask where in memory the positions stand: in memory of their own, always at its beginning.
+            inputs = {"input_ids": ids[None], "position_ids": positions[None].clone()}
+            return read(self._run(inputs, picks)[0])
         finally:
             self._attention.plan = None
 
-    def _sheets(self, prompts: Sequence[Prompt]) -> tuple[list[Sheet], list[Ints], list[int]]:
-        """The sheets, the states that must be read, and the prompts' numbers in the order in which they stand."""
-        of_states: dict[bytes, list[int]] = {}
-        for number, prompt in enumerate(prompts):
-            of_states.setdefault(prompt.key, []).append(number)
-        found = {key: self.states.find(key) for key in of_states}
-        # New states first, in the order of their sheets: then their keys need not be moved for the flash kernel.
-        keys = sorted(of_states, key=lambda key: found[key] is not None)
-        sheets, states, start = [], [], 0
-        for key in keys:
-            ids = prompts[of_states[key][0]].state
-            known = found[key]
-            if known is not None:
-                sheets.append(Sheet(known, None))
-                continue
-            known = KnownState(len(ids))
-            sheets.append(Sheet(known, start, keep=self.states.keep(key, known)))
-            states.append(ids)
-            start += len(ids)
-        order = [number for key in keys for number in of_states[key]]
-        for key, sheet in zip(keys, sheets, strict=True):
-            for number in of_states[key]:
-                sheet.questions.append(slice(start, start := start + len(prompts[number].rest)))
-        return sheets, states, order
+    def _empty(self, tokens: int) -> Tensor:
+        """Memory for keys and values."""
+        of_layers = (self._layers, 2, tokens, *self._attention.of_token)
+        return torch.empty(of_layers, dtype=self._placement.dtype, device=self._placement.device)
+
+    def _may_be_recorded(self, layout: Layout) -> bool:
+        if not self._attention.of_token or max(layout.tokens, layout.earlier) > MOST_ROWS:
+            return False
+        return layout.most_keys + layout.longest <= self._window  # else some layers need what only the host can tell
 
     # --- padded: every prompt whole ---
 
@@ -162,13 +164,20 @@ class Decoder:
         self._plain_attention()
         with torch.inference_mode():
             wanted = torch.log_softmax(self._padded(prompts).float(), -1)
-            for flash in (True, False) if self._attention.flash else (False,):
+            for flash, compiled in self._ways():
                 self._attention.flash = flash
+                fuse_layers(self._network, self._layers, compiled)
                 if self._agrees(prompts, wanted):
                     return True
+                fuse_layers(self._network, self._layers, False)
         log.warning("this model's layers cannot share a state between questions: each question is read whole")
         self._plain_attention()
         return False
+
+    def _ways(self) -> list[tuple[bool, bool]]:
+        """With the flash kernel or not, with compiled layers or not: the fastest first."""
+        fast = [(True, True), (True, False)] if self._compiles else [(True, False)]
+        return [*fast, (False, False)] if self._attention.flash else [(False, False)]
 
     def _plain_attention(self) -> None:
         try:
@@ -180,21 +189,25 @@ class Decoder:
         tolerance = 1e-3 if self._placement.dtype is torch.float32 else 0.1
         try:
             self._network.set_attn_implementation(self._name)
-            for _ in range(2):  # the second time, the states are known
-                found = torch.log_softmax(self._packed(prompts).float(), -1)
+            self.states = States(0, 1)
+            for number in range(7):  # nothing kept; then, new states and known ones, launched, recorded and replayed
+                if number == 1:
+                    self.states = self._room_for_states()
+                if number == 4:
+                    self.states.clear()
+                found = torch.log_softmax(self._packed(prompts, _as_they_are)[: len(prompts)].float(), -1)
                 if not (found.exp() - wanted.exp()).abs().max() < tolerance:
                     return False
         except Exception as error:
-            log.info("packed prompts fail: %s", error)
+            log.info("packed prompts fail: %r", error)
             return False
         finally:
-            self.states.clear()
+            self.forget()
         return True
 
-    def _memory_for_states(self) -> int:
-        if self._placement.on_gpu:
-            return int(torch.cuda.mem_get_info()[0] * _STATES_ON_GPU)
-        return _STATES_ON_CPU
+    def _room_for_states(self) -> States:
+        free = torch.cuda.mem_get_info()[0] * _STATES_ON_GPU if self._placement.on_gpu else _STATES_ON_CPU
+        return States(int(free), self._empty(1).nbytes)
 
     def _table(self, spellings: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
         """Token ids by letter and spelling, and minus infinity where a letter has fewer spellings than others."""
@@ -204,3 +217,7 @@ class Decoder:
         for letter, tokens in enumerate(spellings):
             ids[letter, : len(tokens)], missing[letter, : len(tokens)] = tokens, 0.0
         return torch.from_numpy(ids).to(self._placement.device), torch.from_numpy(missing).to(self._placement.device)
+
+
+def _as_they_are(logits: Tensor) -> Tensor:
+    return logits

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,8 @@ from decided.contract import Question
 from decided.engine import Cut, Item, ModelCard, Reading
 from decided.engines.torch.attention import Attention, Segments, has_flash
 from decided.engines.torch.base import TorchModel, Weights, softmax
+from decided.engines.torch.fusion import fused_steps
+from decided.engines.torch.graphs import MOST_ROWS, Recorder, doubled, filled, rounded
 from decided.engines.torch.modernbert import Encoder
 from decided.engines.torch.placement import Placement
 from decided.engines.torch.transfer import Floats, Ints, fetch, ship
@@ -63,6 +66,8 @@ class MarkerEncoder(TorchModel):
         self.network = network.eval()
         shape = encoder.shape
         self.attention = Attention(has_flash(placement.device, placement.dtype, shape.heads, shape.width))
+        self.encoder.steps = fused_steps(placement, shape.hidden, shape.inner, shape.heads, shape.activation)
+        self.recorder = Recorder() if self.attention.flash else None
 
     @abstractmethod
     def head(self, question: Question) -> Head:
@@ -103,8 +108,8 @@ class MarkerEncoder(TorchModel):
         # By length, so that sequences of one length stand together.
         order = sorted(range(len(items)), key=lambda number: len(items[number].payload.ids))
         rows: list[Row] = [items[number].payload for number in order]
-        wait = fetch(self.placement, self.score(*self._encode(rows)))
         counts = [len(row.markers) for row in rows]
+        wait = fetch(self.placement, self._logits(rows)[: sum(counts)])
 
         def collect() -> Weights:
             found = softmax(self.scaled(wait(), rows), counts)
@@ -119,20 +124,36 @@ class MarkerEncoder(TorchModel):
         """Logits at the model's own temperatures."""
         return logits
 
-    def _encode(self, rows: list[Row]) -> tuple[Tensor, Packed]:
+    def free(self) -> None:
+        if self.recorder is not None:
+            self.recorder.clear()
+        super().free()
+
+    def _logits(self, rows: list[Row]) -> Tensor:
+        """One logit for each marker of the batch; with recorded launches, some more behind them."""
         lengths = [len(row.ids) for row in rows]
         starts = np.zeros(len(rows) + 1, np.int32)
         np.cumsum(lengths, out=starts[1:])
-        ids, positions, markers, kinds, begins = ship(
-            self.placement,
+        arrays = [
             np.concatenate([row.ids for row in rows]),
             np.concatenate([np.arange(length, dtype=np.int32) for length in lengths]),
             np.concatenate([row.markers + start for row, start in zip(rows, starts, strict=False)]),
             np.repeat(np.array([self.kind_of(row.question) for row in rows], np.int32), lengths),
             starts,
-        )
-        batch = Packed(ids, positions, markers, kinds, Segments(lengths, begins))
-        return self.encoder(ids, positions, batch.segments, self.attention), batch
+        ]
+        if self.recorder is None or starts[-1] > MOST_ROWS:
+            return self._run(lengths, max(lengths), *ship(self.placement, *arrays))
+        count, longest = rounded(len(arrays[0])), doubled(max(lengths), least=128)
+        sizes = (count, count, doubled(len(arrays[2])), count, 1 + doubled(len(rows)))
+        inputs = ship(self.placement, *(filled(array, size) for array, size in zip(arrays, sizes, strict=True)))
+        return self.recorder.run((*sizes, longest), partial(self._run, lengths, longest), *inputs)
+
+    def _run(
+        self, lengths: Sequence[int], longest: int, ids: Tensor, positions: Tensor, markers: Tensor, kinds: Tensor,
+        starts: Tensor,
+    ) -> Tensor:  # fmt: skip
+        batch = Packed(ids, positions, markers, kinds, Segments(lengths, starts, longest))
+        return self.score(self.encoder(ids, positions, batch.segments, self.attention), batch)
 
 
 def take_weights(module: nn.Module, weights: Mapping[str, Tensor], placement: Placement, what: str) -> None:

@@ -7,14 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812
 
 from decided.engines.torch.attention import Attention, Segments
+from decided.engines.torch.fusion import ACTIVATIONS, Steps, turns
 from decided.errors import ModelError
-
-_ACTIVATIONS = {"gelu": F.gelu, "silu": F.silu, "relu": F.relu}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +49,7 @@ def read_shape(config: Mapping[str, Any]) -> Shape:
     for of_kind in (rope.get("full_attention") or {}, rope.get("sliding_attention") or {}):
         if of_kind.get("rope_type", "default") != "default":
             raise ModelError(f"rotary positions of type {of_kind['rope_type']!r} are not served")
-    if config.get("hidden_activation", "gelu") not in _ACTIVATIONS:
+    if config.get("hidden_activation", "gelu") not in ACTIVATIONS:
         raise ModelError(f"the activation {config['hidden_activation']!r} is not served")
     return Shape(
         vocabulary=config["vocab_size"],
@@ -97,12 +94,6 @@ class _FeedForward(nn.Module):
         super().__init__()
         self.Wi = nn.Linear(shape.hidden, 2 * shape.inner, bias=shape.biases[1])
         self.Wo = nn.Linear(shape.inner, shape.hidden, bias=shape.biases[1])
-        self._activation = _ACTIVATIONS[shape.activation]
-
-    def forward(self, x: Tensor) -> Tensor:
-        value, gate = self.Wi(x).chunk(2, dim=-1)
-        out: Tensor = self.Wo(self._activation(value) * gate)
-        return out
 
 
 class _Layer(nn.Module):
@@ -112,18 +103,6 @@ class _Layer(nn.Module):
         self.attn = _SelfAttention(shape)
         self.mlp_norm = nn.LayerNorm(shape.hidden, shape.eps, bias=shape.biases[2])
         self.mlp = _FeedForward(shape)
-        self._heads = (3, shape.heads, shape.width)
-
-    def before(self, x: Tensor, turn: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values, turned by their positions."""
-        qkv = self.attn.Wqkv(self.attn_norm(x)).view(-1, *self._heads)
-        q, k = rotate(qkv[:, :2], turn).unbind(1)
-        return q, k, qkv[:, 2]
-
-    def after(self, x: Tensor, mixed: Tensor) -> Tensor:
-        x = x + self.attn.Wo(mixed.flatten(1))
-        out: Tensor = x + self.mlp(self.mlp_norm(x))
-        return out
 
 
 class Encoder(nn.Module):
@@ -132,30 +111,25 @@ class Encoder(nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.shape = shape
+        self.steps = Steps()
         self.embeddings = _Embeddings(shape)
         self.layers = nn.ModuleList(_Layer(shape, number == 0) for number in range(len(shape.layers)))
         self.final_norm = nn.LayerNorm(shape.hidden, shape.eps, bias=shape.biases[2])
 
     def forward(self, ids: Tensor, positions: Tensor, segments: Segments, attention: Attention) -> Tensor:
-        x = self.embeddings.norm(self.embeddings.tok_embeddings(ids))
-        near = turns(positions, self.shape.theta_local, self.shape.width, x.dtype)
-        far = turns(positions, self.shape.theta_global, self.shape.width, x.dtype)
-        for layer, sees_all in zip(self.layers, self.shape.layers, strict=True):
-            q, k, v = layer.before(x, far if sees_all else near)
-            x = layer.after(x, attention(q, k, v, segments, None if sees_all else self.shape.window))
-        out: Tensor = self.final_norm(x)
-        return out
+        shape, steps = self.shape, self.steps
+        near = turns(positions, shape.theta_local, shape.width, self.final_norm.weight.dtype)
+        far = turns(positions, shape.theta_global, shape.width, self.final_norm.weight.dtype)
+        x = normed = self.embeddings.norm(self.embeddings.tok_embeddings(ids))
+        norms = [*(layer.attn_norm for layer in self.layers[1:]), self.final_norm]
+        for layer, sees_all, next_norm in zip(self.layers, shape.layers, norms, strict=True):
+            qkv = layer.attn.Wqkv(normed).view(-1, 3, shape.heads, shape.width)
+            q, k = steps.turned(qkv[:, :2], far if sees_all else near).unbind(1)
+            seen = attention(q, k, qkv[:, 2], segments, None if sees_all else shape.window)
+            x, normed = self._added(x, layer.attn.Wo(seen.flatten(1)), layer.mlp_norm)
+            inner = steps.gated(layer.mlp.Wi(normed), shape.activation)
+            x, normed = self._added(x, layer.mlp.Wo(inner), next_norm)
+        return normed
 
-
-def turns(positions: Tensor, theta: float, width: int, dtype: torch.dtype) -> Tensor:
-    """Cosine and sine of each position's angles: [2, tokens, 1, 1, width / 2]."""
-    steps = torch.arange(0, width, 2, device=positions.device, dtype=torch.float32) / width
-    angles = positions[:, None].float() * (1.0 / theta**steps)
-    return torch.stack((angles.cos(), angles.sin())).to(dtype)[:, :, None, None]
-
-
-def rotate(x: Tensor, turn: Tensor) -> Tensor:
-    """x of shape [tokens, ..., heads, width], each pair of numbers turned by its position's angle."""
-    cosine, sine = turn
-    left, right = x.chunk(2, dim=-1)
-    return torch.cat((left * cosine - right * sine, right * cosine + left * sine), dim=-1)
+    def _added(self, x: Tensor, more: Tensor, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
+        return self.steps.added(x, more, norm.weight, norm.bias, norm.eps)

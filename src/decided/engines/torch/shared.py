@@ -1,72 +1,33 @@
-"""Causal attention over a packed batch in which questions share the states they are about.
+"""Causal attention over a packed batch in which questions share their states (see `packing.py`)."""
 
-    [state 1][state 2] [question about 1][question about 1][question about 2] [question about a state known before]
-
-A state's tokens see the state up to themselves; a question's tokens see all of their state, and their question up to
-themselves. So a state is read once, however many questions there are about it, and not at all when it is known.
-"""
-
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from decided.engines.torch.attention import Segments, varlen
-from decided.engines.torch.states import KnownState
-from decided.engines.torch.transfer import Ints
-
-
-@dataclass
-class Sheet:
-    """A state in a batch, and where its questions stand."""
-
-    known: KnownState
-    start: int | None
-    """Where the state stands in the batch; None when it was read before."""
-    questions: list[slice] = field(default_factory=list)
-    keep: bool = False
+from decided.engines.torch.packing import Sheet
 
 
 @dataclass
 class Plan:
-    """Who sees whom in one batch. The numbers for the flash kernel are on the device."""
+    """Who sees whom in one batch."""
 
-    sheets: list[Sheet]
+    sheets: Sequence[Sheet]
     own: Segments
     """All states and questions, each as a sequence."""
-    asked_from: int
-    """Where the questions begin: behind all states."""
-    asked: Tensor
-    known: Tensor
-    """Where each sheet's questions begin, and where its state's keys begin, in int32."""
-    most_asked: int
-    most_known: int
-    keeps: bool
-    """Whether some of the states that are read are to be kept."""
-    memory: Tensor | None = None
-    """Keys and values of all states read in this batch, by layer."""
-
-    def remember(self, layer: int, layers: int, keys: Tensor, values: Tensor) -> None:
-        if self.memory is None:
-            self.memory = keys.new_empty((layers, 2, self.asked_from, *keys.shape[1:]))
-        self.memory[layer, 0] = keys[: self.asked_from]
-        self.memory[layer, 1] = values[: self.asked_from]
-
-    def keep(self) -> None:
-        """Give each state its own memory: what is kept must not hold on to that of its neighbours."""
-        for sheet in self.sheets:
-            if self.memory is not None and sheet.keep and sheet.start is not None:
-                sheet.known.memory = self.memory[:, :, sheet.start : sheet.start + sheet.known.length].clone()
-
-
-def edges(lengths: Sequence[int]) -> Ints:
-    found = np.zeros(len(lengths) + 1, np.int32)
-    np.cumsum(lengths, out=found[1:])
-    return found
+    queries: Tensor
+    keys: Tensor
+    """Where each sheet's questions begin, and where its state's keys do, in int32."""
+    most_queries: int
+    most_keys: int
+    earlier: Tensor | None
+    """Keys and values of the states read before, [layers, 2, tokens, heads, width]."""
+    memory: Tensor | None
+    """Where keys and values of this batch go, so that its states can be kept."""
 
 
 class Unserved(Exception):
@@ -76,27 +37,38 @@ class Unserved(Exception):
 class SharedAttention:
     """In the form in which transformers calls an attention function."""
 
-    def __init__(self, flash: bool, layers: int) -> None:
+    def __init__(self, flash: bool, mix: Callable[..., Tensor]) -> None:
         self.flash = flash
         self.plan: Plan | None = None
-        self._layers = layers
+        self.of_token: tuple[int, ...] = ()
+        """The shape of a token's keys in a layer, heads and width: as soon as the network has run."""
+        self.mix = mix
 
     def __call__(
         self, module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *,
         scaling: float | None = None, sliding_window: int | None = None, **more: Any,
     ) -> tuple[Tensor, None]:  # fmt: skip
-        plan = self.plan
+        plan, layer = self.plan, module.layer_idx
         if plan is None or any(more.get(name) is not None for name in ("softcap", "s_aux")):
             raise Unserved("attention with a cap or a sink")
         q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
-        if plan.keeps:
-            plan.remember(module.layer_idx, self._layers, k, v)
-        whole = plan.most_known + plan.own.longest
-        if self.flash and (sliding_window is None or whole <= sliding_window):
-            out = _flash(q, k, v, plan, module.layer_idx, scaling)
+        self.of_token = tuple(k.shape[1:])
+        if plan.memory is not None:
+            plan.memory[layer, 0], plan.memory[layer, 1] = k, v
+        if self.flash and (sliding_window is None or plan.most_keys + plan.own.longest <= sliding_window):
+            out = self._flash(q, k, v, plan, layer, scaling)
         else:
-            out = _plain(q, k, v, plan, module.layer_idx, scaling, sliding_window)
+            out = _plain(q, k, v, plan, layer, scaling, sliding_window)
         return out[None], None
+
+    def _flash(self, q: Tensor, k: Tensor, v: Tensor, plan: Plan, layer: int, scaling: float | None) -> Tensor:
+        """Each sequence by itself, then the questions over their states, and the two mixed by how much they weigh."""
+        starts, longest = plan.own.starts, plan.own.longest
+        own, own_weight = varlen(q, k, v, starts, starts, longest, longest, (-1, 0), scaling)
+        if plan.earlier is not None:
+            k, v = (torch.cat(both) for both in zip((k, v), plan.earlier[layer], strict=True))
+        far, far_weight = varlen(q, k, v, plan.queries, plan.keys, plan.most_queries, plan.most_keys, (-1, -1), scaling)
+        return self.mix(own, own_weight, far, far_weight, plan.queries[0])
 
 
 def _plain(
@@ -107,7 +79,7 @@ def _plain(
         if sheet.start is not None:
             part = slice(sheet.start, sheet.start + sheet.known.length)
             out[part] = _dense(q[part], k[part], v[part], scaling, window)
-        keys, values = sheet.known.of(layer) if sheet.start is None else (k[part], v[part])
+        keys, values = sheet.known.whole()[layer] if sheet.start is None else (k[part], v[part])
         for part in sheet.questions:
             out[part] = _dense(q[part], torch.cat((keys, k[part])), torch.cat((values, v[part])), scaling, window)
     return out
@@ -125,22 +97,3 @@ def _dense(q: Tensor, k: Tensor, v: Tensor, scaling: float | None, window: int |
         attn_mask=near, is_causal=near is None, scale=scaling, enable_gqa=q.shape[1] != k.shape[1],
     )  # fmt: skip
     return mixed[0].transpose(0, 1)
-
-
-def _flash(q: Tensor, k: Tensor, v: Tensor, plan: Plan, layer: int, scaling: float | None) -> Tensor:
-    """Each sequence by itself, then the questions over their states, and the two mixed by how much they weigh."""
-    starts, longest = plan.own.starts, plan.own.longest
-    own, own_weight = varlen(q, k, v, starts, starts, longest, longest, (-1, 0), scaling)
-    asked = slice(plan.asked_from, None)
-    read = slice(0, plan.asked_from)
-    known = [sheet.known.of(layer) for sheet in plan.sheets if sheet.start is None]  # behind those that are read
-    keys, values = (
-        torch.cat([new[read], *(each[side] for each in known)]) if known else new[read]
-        for side, new in enumerate((k, v))
-    )
-    far, far_weight = varlen(
-        q[asked], keys, values, plan.asked, plan.known, plan.most_asked, plan.most_known, (-1, -1), scaling
-    )
-    share = torch.sigmoid(far_weight - own_weight[asked])[..., None].to(q.dtype)
-    own[asked] = torch.lerp(own[asked], far, share)
-    return own

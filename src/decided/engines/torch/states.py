@@ -1,6 +1,7 @@
 """Keys and values of states that were read, kept for the next question about them within a bound of memory."""
 
 from collections import OrderedDict
+from collections.abc import Callable, Iterable
 
 from torch import Tensor
 
@@ -14,11 +15,10 @@ class KnownState:
         self.length = length
         self.memory: Tensor | None = None
 
-    def of(self, layer: int) -> Tensor:
-        """Keys and values of one layer."""
+    def whole(self) -> Tensor:
         if self.memory is None:
             raise RuntimeError("a state was kept that was never read to its end")
-        return self.memory[layer]
+        return self.memory
 
 
 class States:
@@ -51,3 +51,30 @@ class States:
     def clear(self) -> None:
         self._kept.clear()
         self._tokens = 0
+
+
+class Shelf:
+    """Memory for the keys and values of a batch that stays where it is: recorded launches know its address."""
+
+    def __init__(self, make: Callable[[int], Tensor], moved: Callable[[], None]) -> None:
+        self._make = make
+        self._moved = moved
+        self._memory: Tensor | None = None
+
+    def take(self, tokens: int) -> Tensor:
+        if self._memory is None or self._memory.shape[2] < tokens:
+            self.clear()
+            self._memory = self._make(tokens)
+        return self._memory[:, :, :tokens]
+
+    def clear(self) -> None:
+        self._memory = None
+        self._moved()
+
+
+def gather(known: Iterable[KnownState], into: Tensor) -> None:
+    """Put the memory of states together, one after the other."""
+    start = 0
+    for state in known:
+        into[:, :, start : start + state.length] = state.whole()
+        start += state.length
