@@ -15,8 +15,10 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import nn
 
 from decided.engine import ModelCard
+from decided.engines.checkpoint import Checkpoint
 from decided.engines.torch import causal, opendecider
 from decided.engines.torch.fusion import Steps, fuse_layers, mixed
+from decided.engines.torch.language import Files
 from decided.engines.torch.modernbert import Encoder, read_shape
 from decided.engines.torch.placement import Placement
 from decided.engines.vocabulary import Vocabulary
@@ -155,7 +157,8 @@ def _decoder(name: str, placement: Placement, plain: bool) -> Built:
         network = AutoModelForCausalLM.from_config(settings, dtype=placement.dtype)
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=trained_tokenizer(), **SPECIAL, eos_token="[SEP]")
     tokenizer.chat_template = CHAT
-    model = causal.assembled(name, "random", network, tokenizer, placement, Settings(), LETTERED)
+    files = Files(Checkpoint(name, ROOT), "random", network, tokenizer, placement)
+    model = causal.assembled(files, Settings(), LETTERED)
     if plain:
         model.decoder._attention.mix, model.decoder._recorder = mixed, None
         fuse_layers(network, settings.num_hidden_layers, on=False)

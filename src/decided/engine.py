@@ -31,6 +31,7 @@ KINDS: dict[str, str] = {
     "sglang": "decided.engines.sglang",
     "systemone": "decided.engines.systemone",
     "vllm": "decided.engines.vllm",
+    "worded": "decided.engines.torch.worded",
 }
 """Kind -> module. The module has `load(name: str, settings: Settings) -> Model | Engine`."""
 

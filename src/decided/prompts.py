@@ -101,8 +101,15 @@ def worded_options(question: Question) -> list[str]:
     return [option_text(option) for option in options]
 
 
-class Lettered(NamedTuple):
-    """The words around a question for a language model that answers with a letter. Each part is whole lines.
+def spoken_options(question: Question) -> list[str]:
+    """Options as somebody would say them: names and levels without what was said of them."""
+    if isinstance(question, Score):
+        return worded_options(question)
+    return ["Yes", "No"] if isinstance(question, Noul) else [words(option.key) for option in question.options()]
+
+
+class Words(NamedTuple):
+    """The words around a question for a language model. Each part is whole lines.
 
     The state comes before the question, so that all questions about it begin with the same tokens and are read from
     there on.
@@ -119,7 +126,7 @@ class Lettered(NamedTuple):
         return self.question.format(instructions(question) or "Which option fits the text best?")
 
 
-LETTERED = Lettered(
+LETTERED = Words(
     "You read a text and answer one question about it. The options have letters. Answer with the letter of the option "
     "that fits best, and with nothing else.",
     "Text:\n{}\n\n",
@@ -129,7 +136,7 @@ LETTERED = Lettered(
     worded_options,
 )
 
-OPENDECIDER = Lettered(
+OPENDECIDER = Words(
     "You make one decision for a software system.",
     "Input:\n{}\n\n",
     "Question: {}\n\nOptions:\n",
@@ -138,6 +145,9 @@ OPENDECIDER = Lettered(
     named_options,
 )
 """What the language models of the opendecider family were trained on."""
+
+WORDED = Words("", "Text:\n{}\n\n", "Question: {}\n", "", "Answer with one word.", spoken_options)
+"""For small models: the options are not shown, and what is asked for is their names."""
 
 
 def lettered(state: str, question: Question, letters: str, order: Sequence[int]) -> list[dict[str, str]]:

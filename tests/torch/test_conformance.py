@@ -25,15 +25,20 @@ MAKERS: dict[str, Callable[[Path], Path]] = {
     "causal": lambda folder: checkpoints.decoder(folder, "qwen3"),
     "nli": lambda folder: checkpoints.cross_encoder(folder, "bert", ("entailment", "neutral", "contradiction")),
     "gliclass": checkpoints.gliclass,
+    "worded": lambda folder: checkpoints.decoder(folder, "llama"),
 }
+
+
+FORCED = {"worded"}
 
 
 @pytest.fixture(scope="module", params=MAKERS)
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = MAKERS[request.param](tmp_path_factory.mktemp(request.param))
-    model = engine.load(Settings(model=str(folder), device="cpu"))
+    forced = f"{request.param}:" if request.param in FORCED else ""
+    model = engine.load(Settings(model=f"{forced}{folder}", device="cpu"))
     assert isinstance(model, object)
-    assert model.card.kind == request.param  # recognised from its files
+    assert model.card.kind == request.param  # else recognised from its files
     return model
 
 

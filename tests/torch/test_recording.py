@@ -50,7 +50,7 @@ class Rerunner:
         self.shapes.clear()
 
 
-def loaded(folder: Path) -> Any:
+def loaded(folder: Path | str) -> Any:
     return engine.load(Settings(model=str(folder), device="cpu"))
 
 
@@ -76,8 +76,11 @@ def test_an_encoder_gives_the_same_answers_in_rounded_shapes(
     assert len(model.recorder.shapes) < len(batches)  # two of them have one shape
 
 
-def test_a_decoder_gives_the_same_answers_in_rounded_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = loaded(checkpoints.decoder(tmp_path, "qwen3"))
+@pytest.mark.parametrize("kind", ["causal", "worded"])
+def test_a_decoder_gives_the_same_answers_in_rounded_shapes(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = loaded(f"{kind}:{checkpoints.decoder(tmp_path, 'qwen3')}")
     batches = [STATES, [*STATES, "a new one"], STATES[:1], ["another", *STATES], STATES]
     wanted = [decide(model, states, typed(), True) for states in batches]
     monkeypatch.setattr("decided.engines.torch.shared.varlen", kernel.varlen)
@@ -90,7 +93,7 @@ def test_a_decoder_gives_the_same_answers_in_rounded_shapes(tmp_path: Path, monk
             decoder.states.clear()
         for states, answers in zip(batches, wanted, strict=True):
             same(decide(model, states, typed(), True), answers)
-    assert decoder._recorder.runs == 4 * len(batches)
+    assert decoder._recorder.runs >= 4 * len(batches)
     assert decoder.states.hits > 0
 
 
@@ -125,7 +128,9 @@ def test_every_question_finds_its_state(lengths: list[tuple[int, list[int]]], kn
     prompts = []
     for number, (length, questions) in enumerate(lengths):
         state = np.full(length, number, np.int32)
-        prompts += [Prompt(bytes([number]), state, draw.integers(100, 200, size, np.int32)) for size in questions]
+        for size in questions:
+            rest, said = draw.integers(100, 200, size, np.int32), draw.integers(200, 300, size % 3, np.int32)
+            prompts.append(Prompt(bytes([number]), state, rest, said))
     before = [prompt for prompt in prompts if prompt.key[0] < known]
     if before:
         lay_out(before, states)
@@ -136,10 +141,12 @@ def test_every_question_finds_its_state(lengths: list[tuple[int, list[int]]], kn
         keys = np.concatenate([layout.ids, *(np.full(size, n) for n, size in zip(of_known, earlier, strict=True))])
         assert len(layout.queries) == len(layout.keys)
         assert all(len(array) >= 1 for array in layout.arrays)
-        for pick, prompt in zip(layout.picks, prompts, strict=False):
+        places = np.split(layout.picks, np.cumsum([prompt.reads for prompt in prompts]))
+        for (*_, pick), prompt in zip(places, prompts, strict=False):
             stretch = int(np.searchsorted(layout.queries, pick, "right")) - 1
             seen = keys[layout.keys[stretch] : layout.keys[stretch + 1]]
             assert seen.tolist() == prompt.state.tolist()
             assert len(seen) <= layout.most_keys
             assert layout.queries[stretch + 1] - layout.queries[stretch] <= layout.most_queries
-            assert layout.positions[pick] == len(prompt.state) + len(prompt.rest) - 1
+            assert layout.positions[pick] == len(prompt.state) + len(prompt.behind) - 1
+            assert layout.ids[pick + 1 - len(prompt.behind) : pick + 1].tolist() == prompt.behind.tolist()

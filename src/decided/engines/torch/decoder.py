@@ -17,7 +17,7 @@ from torch import Tensor
 from decided.engines.torch.attention import Segments, has_flash, takes
 from decided.engines.torch.fusion import fuse_layers, fused_mix, mixed
 from decided.engines.torch.graphs import MOST_ROWS, Recorder
-from decided.engines.torch.packing import Layout, Prompt, lay_out
+from decided.engines.torch.packing import Layout, Prompt, lay_out, picked, targeted
 from decided.engines.torch.placement import Placement
 from decided.engines.torch.shared import Plan, SharedAttention
 from decided.engines.torch.states import Shelf, States, gather
@@ -28,6 +28,10 @@ log = logging.getLogger("decided.engines")
 _STATES_ON_CPU = 2**30
 _STATES_ON_GPU = 0.25
 """Of the memory that is free once the model is loaded."""
+
+
+Read = Callable[[Tensor, Tensor], Tensor]
+"""From the logits at the tokens picked, and the tokens that come next there, to what is brought back."""
 
 
 class Decoder:
@@ -59,13 +63,19 @@ class Decoder:
     def letters(self, prompts: Sequence[Prompt]) -> Callable[[], Floats]:
         """Start one batch; what is returned waits for it and gives a logit for each prompt and letter."""
         with torch.inference_mode():
-            found = self._packed(prompts, self._spelled) if self.packed else self._spelled(self._padded(prompts))
-            return fetch(self._placement, found[: len(prompts)])
+            return fetch(self._placement, self._answers(prompts, self._spelled))
+
+    def said(self, prompts: Sequence[Prompt]) -> Callable[[], Floats]:
+        """Start one batch; what is returned gives the logarithm of the probability of each prompt's words."""
+        starts = np.cumsum([0, *(prompt.reads for prompt in prompts[:-1])])
+        with torch.inference_mode():
+            wait = fetch(self._placement, self._answers(prompts, _followed))
+        return lambda: np.add.reduceat(wait(), starts)
 
     def mass(self, prompt: Prompt, count: int) -> float:
         """How much of the probability of the next token stands on the first `count` letters."""
         with torch.inference_mode():
-            logits = (self._packed([prompt], _as_they_are) if self.packed else self._padded([prompt])).float()
+            logits = self._answers([prompt], _as_they_are).float()
             spelled = logits[:, self._letters[:count]] + self._unspelled[:count]
             return float((torch.logsumexp(spelled.flatten(1), -1) - torch.logsumexp(logits, -1)).exp())
 
@@ -75,13 +85,17 @@ class Decoder:
         self._of_batch.clear()
         self._of_earlier.clear()
 
-    def _spelled(self, logits: Tensor) -> Tensor:
+    def _answers(self, prompts: Sequence[Prompt], read: Read) -> Tensor:
+        found = self._packed(prompts, read) if self.packed else self._padded(prompts, read)
+        return found[: sum(prompt.reads for prompt in prompts)]
+
+    def _spelled(self, logits: Tensor, targets: Tensor) -> Tensor:
         """A logit for each letter, however it may be spelled."""
         return torch.logsumexp(logits[:, self._letters].float() + self._unspelled, dim=-1)
 
     # --- packed: states once, questions behind them ---
 
-    def _packed(self, prompts: Sequence[Prompt], read: Callable[[Tensor], Tensor]) -> Tensor:
+    def _packed(self, prompts: Sequence[Prompt], read: Read) -> Tensor:
         """What `read` makes of the logits behind each prompt; recorded, there are some more rows behind them."""
         layout = lay_out(prompts, self.states)
         try:
@@ -104,10 +118,8 @@ class Decoder:
             self.states.clear()  # some of what was to be kept may be half read
             raise
 
-    def _run_packed(
-        self, layout: Layout, memory: Tensor, earlier: Tensor, read: Callable[[Tensor], Tensor], *arrays: Tensor
-    ) -> Tensor:
-        ids, positions, picks, own, queries, keys = arrays
+    def _run_packed(self, layout: Layout, memory: Tensor, earlier: Tensor, read: Read, *arrays: Tensor) -> Tensor:
+        ids, positions, picks, targets, own, queries, keys = arrays
         self._attention.plan = Plan(
             layout.sheets, Segments(layout.lengths, own, layout.longest), queries, keys, layout.most_queries,
             layout.most_keys, earlier if layout.earlier else None, memory if layout.keeps else None,
@@ -115,7 +127,7 @@ class Decoder:
         try:
             # Compiled layers ask where in memory the positions stand: in memory of their own, always at its beginning.
             inputs = {"input_ids": ids[None], "position_ids": positions[None].clone()}
-            return read(self._run(inputs, picks)[0])
+            return read(self._run(inputs, picks)[0], targets)
         finally:
             self._attention.plan = None
 
@@ -131,17 +143,19 @@ class Decoder:
 
     # --- padded: every prompt whole ---
 
-    def _padded(self, prompts: Sequence[Prompt]) -> Tensor:
-        rows = [np.concatenate((prompt.state, prompt.rest)) for prompt in prompts]
+    def _padded(self, prompts: Sequence[Prompt], read: Read) -> Tensor:
+        rows = [np.concatenate((prompt.state, prompt.behind)) for prompt in prompts]
         longest = max(map(len, rows))
         ids, mask = (np.zeros((len(rows), longest), np.int32) for _ in range(2))
         for number, row in enumerate(rows):
             ids[number, : len(row)], mask[number, : len(row)] = row, 1
-        ends, place = np.unique([len(row) - 1 for row in rows], return_inverse=True)
-        on_device = ship(self._placement, ids.ravel(), mask.ravel(), ends, place)
+        columns, of_picks = np.unique(picked(prompts, [len(row) for row in rows]), return_inverse=True)
+        of_rows = np.repeat(np.arange(len(rows)), [prompt.reads for prompt in prompts])
+        arrays = (ids.ravel(), mask.ravel(), columns, of_picks, of_rows, targeted(prompts))
+        on_device = ship(self._placement, *arrays)
         inputs = {"input_ids": on_device[0].view(ids.shape), "attention_mask": on_device[1].view(mask.shape)}
         logits = self._run(inputs, on_device[2])
-        return logits[torch.arange(len(rows), device=logits.device), on_device[3]]
+        return read(logits[on_device[4], on_device[3]], on_device[5])
 
     def _run(self, inputs: dict[str, Tensor], picks: Tensor) -> Tensor:
         """Logits at the tokens picked: [rows, picks, vocabulary]."""
@@ -163,7 +177,7 @@ class Decoder:
         prompts = [Prompt(states[s].tobytes(), states[s], rests[r]) for s, r in pairs]
         self._plain_attention()
         with torch.inference_mode():
-            wanted = torch.log_softmax(self._padded(prompts).float(), -1)
+            wanted = torch.log_softmax(self._padded(prompts, _as_they_are).float(), -1)
             for flash, compiled in self._ways():
                 self._attention.flash = flash
                 fuse_layers(self._network, self._layers, compiled)
@@ -219,5 +233,11 @@ class Decoder:
         return torch.from_numpy(ids).to(self._placement.device), torch.from_numpy(missing).to(self._placement.device)
 
 
-def _as_they_are(logits: Tensor) -> Tensor:
+def _as_they_are(logits: Tensor, targets: Tensor) -> Tensor:
     return logits
+
+
+def _followed(logits: Tensor, targets: Tensor) -> Tensor:
+    """The logarithm of the probability of each target."""
+    chosen = logits.gather(-1, targets.long()[:, None])[:, 0].float()
+    return chosen - torch.logsumexp(logits.float(), dim=-1)

@@ -20,12 +20,27 @@ _LEAST_STRETCH = 128
 _LEAST_EARLIER = 256
 
 
+_NOTHING: Ints = np.array([], np.int32)
+
+
 class Prompt(NamedTuple):
-    """A question about a state, in tokens: the state with all that stands before it, and the rest."""
+    """A question about a state, in tokens: the state with all that stands before it, the rest, and the words behind it
+    whose probability is asked. Without words, what is asked is what comes next."""
 
     key: bytes
     state: Ints
     rest: Ints
+    said: Ints = _NOTHING
+
+    @property
+    def behind(self) -> Ints:
+        """What is read behind the state: of the words, all but the last, which nobody follows."""
+        return np.concatenate((self.rest, self.said[:-1])) if len(self.said) > 1 else self.rest
+
+    @property
+    def reads(self) -> int:
+        """At how many tokens, up to the last, the network's word on the next one is asked."""
+        return max(1, len(self.said))
 
 
 @dataclass
@@ -56,7 +71,9 @@ class Layout:
     ids: Ints
     positions: Ints
     picks: Ints
-    """The last token of each prompt."""
+    """The tokens at which the network is asked for the next one, by prompt."""
+    targets: Ints
+    """For each of them, the token that comes next, if words are asked for."""
     own: Ints
     """Where states and questions begin."""
     queries: Ints
@@ -66,7 +83,7 @@ class Layout:
 
     @property
     def arrays(self) -> tuple[Ints, ...]:
-        return (self.ids, self.positions, self.picks, self.own, self.queries, self.keys)
+        return (self.ids, self.positions, self.picks, self.targets, self.own, self.queries, self.keys)
 
     @property
     def keeps(self) -> bool:
@@ -87,21 +104,24 @@ class Layout:
         return replace(
             self, tokens=tokens, earlier=doubled(self.earlier, _LEAST_EARLIER),
             longest=most, most_queries=most, most_keys=most,
-            ids=filled(self.ids, tokens), positions=filled(self.positions, tokens), picks=filled(self.picks, count),
+            ids=filled(self.ids, tokens), positions=filled(self.positions, tokens),
+            picks=filled(self.picks, count), targets=filled(self.targets, count),
             own=filled(self.own, count + 1), queries=filled(queries, count + 1), keys=filled(keys, count + 1),
         )  # fmt: skip
 
 
 def lay_out(prompts: Sequence[Prompt], states: States) -> Layout:
     """States that are not known are marked as kept, where there is room: whoever runs the batch must keep them."""
-    sheets, read, order = _sheets(prompts, states)
-    rests = [prompts[number].rest for number in order]
+    behind = [prompt.behind for prompt in prompts]
+    sheets, read, order = _sheets(prompts, [len(ids) for ids in behind], states)
+    rests = [behind[number] for number in order]
     before = [len(prompts[number].state) for number in order]
     lengths = [len(ids) for ids in (*read, *rests)]
     own = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=own[1:])
     tokens = int(own[-1])
     queries, keys = stretches(sheets, tokens)
+    ends = own[len(read) + 1 :][np.argsort(order)]
     return Layout(
         sheets, tokens,
         earlier=sum(sheet.known.length for sheet in sheets if sheet.start is None),
@@ -113,12 +133,25 @@ def lay_out(prompts: Sequence[Prompt], states: States) -> Layout:
             [*(np.arange(len(ids), dtype=np.int32) for ids in read),
              *(np.arange(start, start + len(ids), dtype=np.int32) for start, ids in zip(before, rests, strict=True))]
         ),
-        picks=(own[len(read) + 1 :] - 1)[np.argsort(order)],
+        picks=picked(prompts, ends), targets=targeted(prompts),
         own=own, queries=queries, keys=keys,
     )  # fmt: skip
 
 
-def _sheets(prompts: Sequence[Prompt], states: States) -> tuple[list[Sheet], list[Ints], list[int]]:
+def picked(prompts: Sequence[Prompt], ends: Sequence[int] | Ints) -> Ints:
+    """The places before each prompt's end at which it is asked what comes next."""
+    places = [np.arange(end - prompt.reads, end, dtype=np.int32) for prompt, end in zip(prompts, ends, strict=True)]
+    return np.concatenate(places)
+
+
+def targeted(prompts: Sequence[Prompt]) -> Ints:
+    zero = np.zeros(1, np.int32)
+    return np.concatenate([prompt.said if len(prompt.said) else zero for prompt in prompts])
+
+
+def _sheets(
+    prompts: Sequence[Prompt], lengths: Sequence[int], states: States
+) -> tuple[list[Sheet], list[Ints], list[int]]:
     """The sheets, the states that must be read, and the prompts' numbers in the order in which they stand."""
     of_states: dict[bytes, list[int]] = {}
     for number, prompt in enumerate(prompts):
@@ -139,7 +172,7 @@ def _sheets(prompts: Sequence[Prompt], states: States) -> tuple[list[Sheet], lis
         start += len(ids)
     for key, sheet in zip(keys, sheets, strict=True):
         for number in of_states[key]:
-            sheet.questions.append(slice(start, start := start + len(prompts[number].rest)))
+            sheet.questions.append(slice(start, start := start + lengths[number]))
     return sheets, read, [number for key in keys for number in of_states[key]]
 
 
