@@ -1,10 +1,16 @@
 """What all tests share: one plain server, started once."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
 
 from tests.support.server import Server, running_server
+
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):  # tests run in the background: processes they start would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
