@@ -39,7 +39,7 @@ test: .venv/installed-dev
 	touch $@
 
 test-torch: .venv-torch/installed  ## the kinds that need PyTorch, in an environment of their own
-	.venv-torch/bin/python -m pytest tests/torch -m 'torch and not slow'
+	.venv-torch/bin/python -m pytest tests/torch -m 'torch and not slow' -n 3 --dist loadfile
 
 check: .venv/installed-dev
 	$(BIN)/ruff check .

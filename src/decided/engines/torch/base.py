@@ -22,8 +22,8 @@ LEAST_BUDGET = 256
 _MOST_BUDGET = {"cuda": 65_536, "mps": 8_192, "cpu": 4_096}
 _BATCH_SECONDS = 0.25
 """A batch should not take longer: whoever comes next waits for its end."""
-_TRIES = 4
-"""First runs are slow: kernels are chosen, memory is fetched, launches are recorded."""
+_TRIES, _TRIES_ON_GPU = 2, 4
+"""First runs are slow: kernels are chosen, memory is fetched; on a GPU launches are recorded at the second."""
 _PATIENCE_S = 1.0
 _GAIN = 1.1
 """What a larger batch must bring in throughput to be worth its latency."""
@@ -117,7 +117,8 @@ class TorchModel(ABC):
     def _timed(self, items: Sequence[Item]) -> float:
         """The least of a few runs."""
         times: list[float] = []
-        while len(times) < _TRIES and sum(times) < _PATIENCE_S:
+        tries = _TRIES_ON_GPU if self.placement.on_gpu else _TRIES
+        while len(times) < tries and sum(times) < _PATIENCE_S:
             self.forget()
             began = time.perf_counter()
             self.run(items)
