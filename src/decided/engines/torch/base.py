@@ -10,8 +10,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from decided.contract import Choice, Question
+from decided.contract import MAX_OPTIONS, Choice, Question
 from decided.engine import Item, ModelCard, Reading
+from decided.engines.checkpoint import RELEASE_UNKNOWN
 from decided.engines.torch.placement import Placement
 
 log = logging.getLogger("decided.engines")
@@ -135,6 +136,17 @@ class TorchModel(ABC):
             items += reading.items
             cost += sum(item.cost for item in reading.items)
         return items[:-1] if cost > size and len(items) > 1 else items
+
+
+def card_of(
+    kind: str, name: str, description: str, weights: str, placement: Placement, max_options: int = MAX_OPTIONS,
+    calibration: str = "not calibrated",
+) -> ModelCard:  # fmt: skip
+    """The card of a model whose files do not say when it was released."""
+    return ModelCard(
+        name=name, description=description, release_date=RELEASE_UNKNOWN, kind=kind, device=placement.device.type,
+        max_options=max_options, provenance=f"Weights {weights}, {placement.precision}, {calibration}.",
+    )  # fmt: skip
 
 
 def is_out_of_memory(error: Exception) -> bool:

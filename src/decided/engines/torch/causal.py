@@ -16,7 +16,7 @@ from decided.engines import labels
 from decided.engines.rounds import Order, Rounds, decided
 from decided.engines.torch.base import Weights, softmax
 from decided.engines.torch.decoder import Decoder
-from decided.engines.torch.language import About, Files, Frame, LanguageModel, card_of, ended, read_files, read_frame
+from decided.engines.torch.language import About, Files, Frame, LanguageModel, card_for, ended, read_files, read_frame
 from decided.engines.torch.packing import Prompt
 from decided.engines.torch.placement import Placement
 from decided.engines.torch.transfer import Floats, Ints
@@ -153,7 +153,7 @@ def load(name: str, settings: Settings) -> Causal:
 def assembled(files: Files, settings: Settings, words: Words) -> Causal:
     """A model of a network and its tokenizer, with its token budget found."""
     decoder = Decoder(files.network, files.placement, _spellings(files.tokenizer, words))
-    card = card_of(files, "causal", "asked for letters", decoder.context)
+    card = card_for(files, "causal", "asked for letters", decoder.context)
     frame = read_frame(files.tokenizer, words)
     model = Causal(card, files.placement, decoder, files.vocabulary, frame, settings)
     _look_at_letters(model)

@@ -15,7 +15,7 @@ from decided.engines.torch.attention import Attention, Segments, has_flash
 from decided.engines.torch.base import TorchModel, Weights, softmax
 from decided.engines.torch.fusion import fused_steps
 from decided.engines.torch.graphs import MOST_ROWS, Recorder, doubled, filled, rounded
-from decided.engines.torch.modernbert import Encoder
+from decided.engines.torch.modernbert import Encoder, Shape
 from decided.engines.torch.placement import Placement
 from decided.engines.torch.transfer import Floats, Ints, fetch, ship
 from decided.engines.vocabulary import Vocabulary
@@ -156,13 +156,14 @@ class MarkerEncoder(TorchModel):
         return self.score(self.encoder(ids, positions, batch.segments, self.attention), batch)
 
 
-def take_weights(module: nn.Module, weights: Mapping[str, Tensor], placement: Placement, what: str) -> None:
-    """Fill a module that was made without memory. Every parameter must be there, in its shape."""
-    module.load_state_dict({name: tensor.to(placement.dtype) for name, tensor in weights.items()}, assign=True)
-    module.to(placement.device)
-    module.requires_grad_(False)
-
-
-def without_memory() -> torch.device:
-    """Modules made under it have shapes only: the checkpoint brings the numbers."""
-    return torch.device("meta")
+def assembled(
+    shape: Shape, make_network: Callable[[], nn.Module], weights: tuple[Mapping[str, Tensor], Mapping[str, Tensor]],
+    placement: Placement,
+) -> tuple[Encoder, nn.Module]:  # fmt: skip
+    """The encoder and what stands behind it, with their weights. Every parameter must be there, in its shape."""
+    with torch.device("meta"):  # shapes only: the checkpoint brings the numbers
+        encoder, network = Encoder(shape), make_network()
+    for module, named in zip((encoder, network), weights, strict=True):
+        module.load_state_dict({name: tensor.to(placement.dtype) for name, tensor in named.items()}, assign=True)
+        module.to(placement.device).requires_grad_(False)
+    return encoder, network

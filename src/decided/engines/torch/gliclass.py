@@ -14,8 +14,8 @@ from tokenizers import Tokenizer
 
 from decided.contract import MAX_OPTIONS, Noul, Question
 from decided.engine import Cut, Item, ModelCard, Reading
-from decided.engines.checkpoint import RELEASE_UNKNOWN, locate
-from decided.engines.torch.base import TorchModel, Weights, softmax
+from decided.engines.checkpoint import locate
+from decided.engines.torch.base import TorchModel, Weights, card_of, softmax
 from decided.engines.torch.placement import Placement, place
 from decided.engines.torch.transfer import Floats, fetch
 from decided.engines.vocabulary import Vocabulary
@@ -145,15 +145,8 @@ def load(name: str, settings: Settings) -> GliClass:
         network, words, max_length=longest, device=torch.device(placement.device), progress_bar=False
     ).pipe
     most = min(MAX_OPTIONS, longest // 8)
-    card = ModelCard(
-        name=checkpoint.name,
-        description=f"A GLiClass model that reads {longest:,} tokens of text and options, up to {most} of them.",
-        release_date=RELEASE_UNKNOWN,
-        kind="gliclass",
-        device=placement.device.type,
-        max_options=most,
-        provenance=f"Weights {checkpoint.fingerprint()}, {placement.precision}, not calibrated.",
-    )
+    description = f"A GLiClass model that reads {longest:,} tokens of text and options, up to {most} of them."
+    card = card_of("gliclass", checkpoint.name, description, checkpoint.fingerprint(), placement, most)
     vocabulary = Vocabulary(Tokenizer.from_str(words.backend_tokenizer.to_str()), {})
     model = GliClass(card, placement, pipeline, vocabulary, longest)
     model.find_budget()

@@ -8,9 +8,9 @@ from tokenizers import Tokenizer
 
 from decided.contract import MAX_OPTIONS
 from decided.engine import Cut, Item, ModelCard, Reading
-from decided.engines.checkpoint import RELEASE_UNKNOWN, Checkpoint, locate
+from decided.engines.checkpoint import Checkpoint, locate
 from decided.engines.torch import lora
-from decided.engines.torch.base import TorchModel, Weights
+from decided.engines.torch.base import TorchModel, Weights, card_of
 from decided.engines.torch.decoder import Decoder
 from decided.engines.torch.placement import Placement, place
 from decided.engines.torch.transfer import Ints
@@ -154,15 +154,9 @@ def _base_of(adapter: Checkpoint) -> str:
     return str(beside) if beside.is_dir() else base
 
 
-def card_of(files: Files, kind: str, asked: str, context: int) -> ModelCard:
-    return ModelCard(
-        name=files.given.name,
-        description=f"A causal language model, {asked}, that reads {context:,} tokens and up to {MAX_OPTIONS} options.",
-        release_date=RELEASE_UNKNOWN,
-        kind=kind,
-        device=files.placement.device.type,
-        provenance=f"Weights {files.weights}, {files.placement.precision}, not calibrated.",
-    )
+def card_for(files: Files, kind: str, asked: str, context: int) -> ModelCard:
+    description = f"A causal language model, {asked}, that reads {context:,} tokens and up to {MAX_OPTIONS} options."
+    return card_of(kind, files.given.name, description, files.weights, files.placement)
 
 
 def read_frame(tokenizer: Any, words: Words) -> Frame:

@@ -18,9 +18,10 @@ from torch.nn import functional as F  # noqa: N812
 from decided.calibration import type_of
 from decided.contract import MAX_OPTIONS, Choice, Noul, Question, Score
 from decided.engine import ModelCard
-from decided.engines.checkpoint import RELEASE_UNKNOWN, Checkpoint, locate
+from decided.engines.checkpoint import Checkpoint, locate
 from decided.engines.torch.attention import Attention, Segments
-from decided.engines.torch.encoder import Head, MarkerEncoder, Packed, Row, take_weights, without_memory
+from decided.engines.torch.base import card_of
+from decided.engines.torch.encoder import Head, MarkerEncoder, Packed, Row, assembled
 from decided.engines.torch.modernbert import Encoder, read_shape
 from decided.engines.torch.placement import Placement, place
 from decided.engines.vocabulary import Vocabulary, read_vocabulary
@@ -198,36 +199,26 @@ def load(name: str, settings: Settings) -> Laya:
         raise ModelError(f"laya checkpoints with the option layout {config['option_layout']!r} are not served")
     placement = place(settings)
     shape = read_shape(checkpoint.json("encoder/config.json"))
-    with without_memory():
-        encoder, network = Encoder(shape), _Network(shape.hidden, int(config.get("head_layers", 2)))
-    weights = _weights(checkpoint)
-    take_weights(encoder, weights["encoder"], placement, "encoder")
-    take_weights(network, weights["network"], placement, "head")
+    layers = int(config.get("head_layers", 2))
+    encoder, network = assembled(shape, lambda: _Network(shape.hidden, layers), _weights(checkpoint), placement)
     whole, _ = longest(config, shape.positions)
     most = min(MAX_OPTIONS, (whole - _LEAST_INSTRUCTION_TOKENS - 4) // _LEAST_OPTION_TOKENS)
     fitted = any(value != 1 for value in temperatures(config).values())
-    card = ModelCard(
-        name=checkpoint.name,
-        description=f"A laya encoder that reads {whole:,} tokens and up to {most} options.",
-        release_date=RELEASE_UNKNOWN,
-        kind="laya",
-        device=placement.device.type,
-        max_options=most,
-        provenance=f"Weights {checkpoint.fingerprint()}, {placement.precision}, "
-        + ("temperatures of the checkpoint." if fitted else "not calibrated."),
-    )
+    description = f"A laya encoder that reads {whole:,} tokens and up to {most} options."
+    calibration = "temperatures of the checkpoint" if fitted else "not calibrated"
+    card = card_of("laya", checkpoint.name, description, checkpoint.fingerprint(), placement, most, calibration)
     model = Laya(card, placement, read_vocabulary(checkpoint, "tokenizer"), encoder, network, config)
     model.find_budget()
     return model
 
 
-def _weights(checkpoint: Checkpoint) -> dict[str, dict[str, Tensor]]:
+def _weights(checkpoint: Checkpoint) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """The encoder's weights and the head's; those of the part that decides whether to act at all are left out."""
-    parts: dict[str, dict[str, Tensor]] = {"encoder": {}, "network": {}}
+    encoder, head = {}, {}
     for path in checkpoint.weight_files():
         for name, tensor in load_file(path).items():
             if name.startswith("encoder."):
-                parts["encoder"][name.removeprefix("encoder.")] = tensor
+                encoder[name.removeprefix("encoder.")] = tensor
             elif name.startswith(("head.", "type_emb.", "scorer.")):
-                parts["network"][name] = tensor
-    return parts
+                head[name] = tensor
+    return encoder, head

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from decided.contract import MAX_OPTIONS, Question
 from decided.engine import Cut, Item, ModelCard, Reading
-from decided.engines.checkpoint import RELEASE_UNKNOWN, entailment_label, locate
+from decided.engines.checkpoint import entailment_label, locate
 from decided.engines.torch.attention import takes
-from decided.engines.torch.base import LEAST_BUDGET, TorchModel, Weights, softmax
+from decided.engines.torch.base import LEAST_BUDGET, TorchModel, Weights, card_of, softmax
 from decided.engines.torch.placement import Placement, place
 from decided.engines.torch.transfer import Floats, Ints, fetch, ship
 from decided.engines.vocabulary import Vocabulary
@@ -187,14 +187,8 @@ def load(name: str, settings: Settings) -> CrossEncoder:
     frame = read_frame(words.backend_tokenizer)
     vocabulary = Vocabulary(Tokenizer.from_str(words.backend_tokenizer.to_str()), {})
     longest = _longest(network.config, words)
-    card = ModelCard(
-        name=checkpoint.name,
-        description=f"A cross-encoder that reads {longest:,} tokens for each of up to {MAX_OPTIONS} options.",
-        release_date=RELEASE_UNKNOWN,
-        kind="nli",
-        device=placement.device.type,
-        provenance=f"Weights {checkpoint.fingerprint()}, {placement.precision}, not calibrated.",
-    )
+    description = f"A cross-encoder that reads {longest:,} tokens for each of up to {MAX_OPTIONS} options."
+    card = card_of("nli", checkpoint.name, description, checkpoint.fingerprint(), placement)
     segmented = "token_type_ids" in words.model_input_names and takes(network.forward, "token_type_ids")
     model = CrossEncoder(card, placement, network, vocabulary, frame, longest, (entails, contradicts), segmented)
     model.find_budget()

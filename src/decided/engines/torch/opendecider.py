@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from decided.contract import MAX_OPTIONS, Question
 from decided.engine import ModelCard
-from decided.engines.checkpoint import RELEASE_UNKNOWN, Checkpoint, locate
-from decided.engines.torch.encoder import Head, MarkerEncoder, Packed, take_weights, without_memory
+from decided.engines.checkpoint import Checkpoint, locate
+from decided.engines.torch.base import card_of
+from decided.engines.torch.encoder import Head, MarkerEncoder, Packed, assembled
 from decided.engines.torch.modernbert import Encoder, read_shape
 from decided.engines.torch.placement import Placement, place
 from decided.engines.vocabulary import Vocabulary, read_vocabulary
@@ -87,21 +88,13 @@ def load(name: str, settings: Settings) -> OpenDecider:
         raise ModelError(f"opendecider models of the kind {meta['kind']!r} are not served by this kind")
     placement = place(settings)
     shape = read_shape(checkpoint.json("config.json"))
-    with without_memory():
-        encoder, network = Encoder(shape), _network(shape.hidden)
-    take_weights(encoder, _encoder_weights(checkpoint), placement, "encoder")
-    take_weights(network, load_file(checkpoint.folder / "head.safetensors"), placement, "head")
+    weights = (_encoder_weights(checkpoint), load_file(checkpoint.folder / "head.safetensors"))
+    encoder, network = assembled(shape, lambda: _network(shape.hidden), weights, placement)
     longest = min(int(meta.get("max_len", _LONGEST_INPUT)), shape.positions)
     most = min(MAX_OPTIONS, longest // 8)
-    card = ModelCard(
-        name=str(meta.get("name") or checkpoint.name),
-        description=f"An opendecider encoder that reads {longest:,} tokens and up to {most} options.",
-        release_date=RELEASE_UNKNOWN,
-        kind="opendecider",
-        device=placement.device.type,
-        max_options=most,
-        provenance=f"Weights {checkpoint.fingerprint()}, {placement.precision}, not calibrated.",
-    )
+    name = str(meta.get("name") or checkpoint.name)
+    description = f"An opendecider encoder that reads {longest:,} tokens and up to {most} options."
+    card = card_of("opendecider", name, description, checkpoint.fingerprint(), placement, most)
     model = OpenDecider(card, placement, read_vocabulary(checkpoint), encoder, network, longest)
     model.find_budget()
     return model

@@ -13,7 +13,7 @@ from decided.contract import Question
 from decided.engine import Item
 from decided.engines.torch.base import Weights, softmax
 from decided.engines.torch.decoder import Decoder
-from decided.engines.torch.language import About, Frame, LanguageModel, card_of, ended, read_files, read_frame
+from decided.engines.torch.language import About, Frame, LanguageModel, card_for, ended, read_files, read_frame
 from decided.engines.torch.packing import Prompt
 from decided.engines.torch.transfer import Floats, Ints
 from decided.engines.vocabulary import Vocabulary
@@ -46,8 +46,6 @@ class Spoken:
 
 
 class Worded(LanguageModel):
-    at_once = _AT_ONCE
-
     def prepare(self, questions: Sequence[Question]) -> list[Spoken]:
         limit = self.decoder.context // 4
         return [Spoken(question, self.vocabulary, self.frame, limit) for question in questions]
@@ -60,8 +58,7 @@ class Worded(LanguageModel):
         pairs = [*((about.key, about.state, spoken) for about, spoken in asked),
                  *((nothing.tobytes(), nothing, spoken) for spoken in new)]  # fmt: skip
         prompts = [Prompt(key, state, spoken.ids, option) for key, state, spoken in pairs for option in spoken.options]
-        size = self.at_once
-        parts = [self.decoder.said(prompts[start : start + size]) for start in range(0, len(prompts), size)]
+        parts = [self.decoder.said(prompts[start : start + _AT_ONCE]) for start in range(0, len(prompts), _AT_ONCE)]
 
         def collect() -> Weights:
             likely = np.concatenate([part() for part in parts])
@@ -82,8 +79,7 @@ class Worded(LanguageModel):
 def load(name: str, settings: Settings) -> Worded:
     files = read_files(name, settings)
     decoder = Decoder(files.network, files.placement, [[0]])
-    card = card_of(files, "worded", "asked in words", decoder.context)
+    card = card_for(files, "worded", "asked in words", decoder.context)
     model = Worded(card, files.placement, decoder, files.vocabulary, read_frame(files.tokenizer, WORDED))
-    model.at_once = settings.small_batch or _AT_ONCE
     model.find_budget()
     return model
