@@ -1,28 +1,37 @@
 """Draws rows by task and packs them, unpadded, into batches of a fixed number of tokens.
 
-Fixed shapes keep compiled kernels compiled; packing keeps nearly every token useful. Each token carries what the
-attention rule needs to know: its row (`doc`), its part of the row (`part`: a state window below 0, the instructions 0,
-an option above 0) and whether it is an option's marker.
+Fixed shapes keep compiled kernels compiled; packing keeps nearly every token useful. Each token carries four numbers
+that decide who sees whom: its block (`own`: a state window, the instructions or an option), the row whose state and
+instructions it may read (`reads`) or is part of (`given`), and the row whose option it marks (`mark`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count, pairwise
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from decided.engines.rendering import CLS, MARK, SEP, windows
-from training.data import Archive, Ints
+from decided.engines.embedded.prompt import CLS, MARK, SEP, windows
+from training.data import HAND_WRITTEN, TRAIN, Archive, Ints
 
 BLOCK = 128  # granularity of the sparse attention
-KIND_WEIGHT = (1.0, 2.0, 1.3)  # choice, score, noul: score is 8 % of the rows and the hardest to learn
+GROUPS = ((HAND_WRITTEN, 0.14), ("story/", 0.22), ("", 0.64))  # beginnings of task names, their shares of the draws
+KIND_WEIGHT = (1.0, 2.5, 1.3)  # choice, score, noul: score is 8 % of the rows and the hardest to learn
+HAND_KIND_WEIGHT = (1.0, 1.4, 1.0)
 MAX_PASSES = 4.0  # a small task is seen at most so many times as often as plain shuffling would show it
 MANY_OPTIONS = 8
+CHOICE = 0
+CHUNK = 60_000  # rows drawn at a time
+CLEAN = (HAND_WRITTEN, "gen/", "story/")  # tasks of our own: what they call right is right
 
 Batch = dict[str, torch.Tensor]
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
 
 
 class Draw(NamedTuple):
@@ -51,33 +60,36 @@ class Packer:
     def __init__(self, archive: Archive, shape: Shape) -> None:
         self.archive, self.shape = archive, shape
         self.tokens = np.concatenate([archive.tokens, np.array([CLS, SEP, MARK], np.uint16)])
-        total = np.concatenate([[0], np.cumsum(archive.lengths)])
-        first, count = archive.first, archive.options
-        state = archive.lengths[first]
-        extra = 2 * np.maximum(1, -(-state // 510)) + 2 + count
-        self.cost: Ints = total[first + 2 + count] - total[first] + extra
+        self.clean = np.array([name.startswith(CLEAN) for name in archive.tasks])
+        linked = archive.lengths[archive.links]
+        total = np.concatenate([[0], np.cumsum(linked)])
+        first, options = archive.first, archive.options
+        extra = 2 * np.maximum(1, -(-linked[first] // 510)) + 2 + options
+        self.cost: Ints = total[first + 2 + options] - total[first] + extra
 
     def cost_of(self, draw: Draw) -> int:
         if draw.keep is None:
             return int(self.cost[draw.row])
         a, r = self.archive, draw.row
-        gone = a.options[r] - len(draw.keep) + a.lengths[a.first[r] + 2 : a.first[r] + 2 + a.options[r]].sum()
-        return int(self.cost[r] - gone + a.lengths[a.first[r] + 2 + draw.keep].sum())
+        lengths = a.lengths[a.links[a.first[r] + 2 : a.first[r] + 2 + a.options[r]]]
+        return int(self.cost[r] - (len(lengths) + lengths.sum()) + (len(draw.keep) + lengths[draw.keep].sum()))
 
-    def group(self, draws: list[Draw]) -> list[list[Draw]]:
-        """Consecutive draws that fit one batch together."""
-        out: list[list[Draw]] = [[]]
+    def groups(self, draws: Iterator[Draw]) -> Iterator[list[Draw]]:
+        """Consecutive draws that fit one batch together. A row that no batch can hold is left out."""
+        group: list[Draw] = []
         used = marks = 0
         for draw in draws:
-            cost = self.cost_of(draw)
-            count = int(self.archive.options[draw.row]) if draw.keep is None else len(draw.keep)
-            full = marks + count >= self.shape.markers or len(out[-1]) >= self.shape.rows - 1
-            if full or used + cost > self.shape.tokens:
-                out.append([])
-                used = marks = 0
-            out[-1].append(draw)
-            used, marks = used + cost, marks + count
-        return out
+            if (cost := self.cost_of(draw)) > self.shape.tokens:
+                continue
+            options = int(self.archive.options[draw.row]) if draw.keep is None else len(draw.keep)
+            full = marks + options >= self.shape.markers or len(group) >= self.shape.rows - 1
+            if group and (full or used + cost > self.shape.tokens):
+                yield group
+                group, used, marks = [], 0, 0
+            group.append(draw)
+            used, marks = used + cost, marks + options
+        if group:
+            yield group
 
     def pack(self, draws: list[Draw]) -> Batch:
         a, special = self.archive, len(self.archive.tokens)
@@ -86,13 +98,13 @@ class Packer:
         mark_row: list[int] = []
         gold: list[int] = []
         for doc, (r, keep) in enumerate(draws):
-            at = int(a.first[r])
-            start, length = int(a.starts[at]), int(a.lengths[at])
-            for w, (offset, size) in enumerate(windows(length), 1):
-                pieces += [(special, 1, 0, 0, -w, doc), (start + offset, size, 1, 0, -w, doc),
+            links = a.links[a.first[r] : a.first[r] + 2 + a.options[r]]
+            starts, lengths = a.starts[links].tolist(), a.lengths[links].tolist()
+            for w, (offset, size) in enumerate(windows(lengths[0]), 1):
+                pieces += [(special, 1, 0, 0, -w, doc), (starts[0] + offset, size, 1, 0, -w, doc),
                            (special + 1, 1, size + 1, 0, -w, doc)]  # fmt: skip
-            size = int(a.lengths[at + 1])
-            pieces += [(special, 1, 0, 1, 0, doc), (int(a.starts[at + 1]), size, 1, 1, 0, doc),
+            size = lengths[1]
+            pieces += [(special, 1, 0, 1, 0, doc), (starts[1], size, 1, 1, 0, doc),
                        (special + 1, 1, size + 1, 1, 0, doc)]  # fmt: skip
             shown = range(int(a.options[r])) if keep is None else keep.tolist()
             for part, option in enumerate(shown, 1):
@@ -100,9 +112,8 @@ class Packer:
                     gold.append(len(mark_piece))
                 mark_piece.append(len(pieces))
                 mark_row.append(doc)
-                p = at + 2 + option
                 pieces += [(special + 2, 1, size + 2, 1, part, doc),
-                           (int(a.starts[p]), int(a.lengths[p]), size + 3, 1, part, doc)]  # fmt: skip
+                           (starts[option + 2], lengths[option + 2], size + 3, 1, part, doc)]  # fmt: skip
         table = np.array(pieces, np.int64)
         return self._tensors(table, np.array(mark_piece), np.array(mark_row), np.array(gold), [d.row for d in draws])
 
@@ -112,76 +123,109 @@ class Packer:
         begins, used = ends - length, int(ends[-1])
         spread = np.repeat(np.arange(len(table)), length)
         inner = np.arange(used) - begins[spread]
-        count = len(rows)
 
-        def token(values: npt.NDArray[np.integer], rest: int) -> torch.Tensor:
-            out = np.full(shape.tokens, rest, np.int32)
-            out[:used] = values
+        def token(values: npt.NDArray[np.integer], rest: int | Ints) -> torch.Tensor:
+            out = np.empty(shape.tokens, np.int32)
+            out[:used], out[used:] = values, rest
             return torch.from_numpy(out)
 
-        marks = np.zeros(used, np.int32)
-        marks[begins[mark_piece]] = 1
-        docs = doc[spread]
-        doc_begin = np.searchsorted(docs, np.arange(count))
-        doc_begin = np.append(doc_begin, used)
-        markers = len(mark_row)
-        mark_at, mark_of = np.zeros(shape.markers, np.int64), np.full(shape.markers, shape.rows - 1, np.int64)
-        mark_at[:markers], mark_of[:markers] = begins[mark_piece], mark_row
-        per_row = np.bincount(mark_row, minlength=count)
-        row = {name: np.zeros(shape.rows, np.int64) for name in ("gold", "options", "kind", "first", "index")}
-        row["options"][:] = 1
-        row["gold"][:count], row["options"][:count] = gold, per_row
-        row["first"][:count] = np.cumsum(per_row) - per_row
-        row["kind"][:count], row["index"][:count] = self.archive.kind[rows], rows
-        row["index"][count:] = -1
-        padded = np.append(docs, np.full(shape.tokens - used, count))
-        near, reach = self._blocks(padded, np.append(doc_begin, shape.tokens))
+        new = np.append(True, (doc[1:] != doc[:-1]) | (part[1:] != part[:-1]))  # a block begins here
+        mark = -1 - np.arange(used)
+        mark[begins[mark_piece]] = mark_row
+        near, full = self._blocks(begins[new], np.append(begins[new][1:], used), part[new], doc[new])
+        padding = -1 - np.arange(used, shape.tokens)
         return {
             "ids": token(self.tokens[source[spread] + inner], 0),
             "position": token(np.minimum(position[spread] + inner, 511), 0),
             "segment": token(segment[spread], 0),
-            "doc": token(docs, count),
-            "part": token(part[spread], -1),
-            "mark": token(marks, 0),
-            "mark_at": torch.from_numpy(mark_at),
-            "mark_row": torch.from_numpy(mark_of),
+            "own": token((np.cumsum(new) - 1)[spread], padding // BLOCK - 1),
+            "reads": token(np.where(part < 0, -2, doc)[spread], -2),
+            "given": token(np.where(part > 0, -1, doc)[spread], -1),
+            "mark": token(mark, padding),
             "near": torch.from_numpy(near),
-            "reach": torch.from_numpy(reach),
-            **{f"row_{name}": torch.from_numpy(values) for name, values in row.items()},
+            "full": torch.from_numpy(full),
+            "used": torch.tensor(used),
+            **self._by_row(begins[mark_piece], mark_row, gold, rows),
         }
 
-    def _blocks(self, docs: Ints, doc_begin: Ints) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """Which blocks of keys each block of queries may touch: from its first row's begin to its last row's end."""
-        count = self.shape.tokens // BLOCK
-        low = doc_begin[docs[::BLOCK]] // BLOCK
-        high = (doc_begin[docs[BLOCK - 1 :: BLOCK] + 1] - 1) // BLOCK
-        reach = np.minimum(low[:, None] + np.arange(count)[None], count - 1)
-        return (high - low + 1).astype(np.int32), reach.astype(np.int32)
+    def _by_row(self, mark_at: Ints, mark_row: Ints, gold: Ints, rows: list[int]) -> Batch:
+        shape, archive, count, markers = self.shape, self.archive, len(rows), len(mark_row)
+        at, of = np.zeros(shape.markers, np.int64), np.full(shape.markers, shape.rows - 1, np.int64)
+        at[:markers], of[:markers] = mark_at, mark_row
+        options = np.bincount(mark_row, minlength=count)
+        row = {name: np.zeros(shape.rows, np.int64) for name in ("gold", "options", "kind", "first", "index", "clean")}
+        row["options"][:] = 1
+        row["gold"][:count], row["options"][:count] = gold, options
+        row["first"][:count] = np.cumsum(options) - options
+        row["kind"][:count], row["index"][:count] = archive.kind[rows], rows
+        row["clean"][:count] = self.clean[archive.task[rows]]
+        row["index"][count:] = -1
+        found = {f"row_{name}": torch.from_numpy(values) for name, values in row.items()}
+        return {"mark_at": torch.from_numpy(at), "mark_row": torch.from_numpy(of), **found}
+
+    def _blocks(self, begin: Ints, end: Ints, part: Ints, doc: Ints) -> tuple[Bools, Bools]:
+        """Which squares of the attention have something to see, and which are seen whole."""
+        size = self.shape.tokens // BLOCK
+        near, full = np.eye(size, dtype=np.bool_), np.zeros((size, size), np.bool_)
+
+        def see(q: tuple[int, int], k: tuple[int, int]) -> None:
+            near[q[0] // BLOCK : (q[1] - 1) // BLOCK + 1, k[0] // BLOCK : (k[1] - 1) // BLOCK + 1] = True
+            full[-(-q[0] // BLOCK) : q[1] // BLOCK, -(-k[0] // BLOCK) : k[1] // BLOCK] = True
+
+        edges = np.append(np.flatnonzero(np.append(True, doc[1:] != doc[:-1])), len(doc)).tolist()
+        for low, high in pairwise(edges):
+            lead = low + int(np.searchsorted(part[low:high] >= 0, True))  # the instructions
+            for i in range(low, lead):
+                see((begin[i], end[i]), (begin[i], end[i]))
+            see((begin[lead], end[high - 1]), (begin[low], end[lead]))
+            if high - lead > 1:
+                marked = np.unique(begin[lead + 1 : high] // BLOCK)
+                near[marked[:, None], marked] = True
+                across = begin[lead + 1 : high] // BLOCK != (end[lead + 1 : high] - 1) // BLOCK
+                for i in (lead + 1 + np.flatnonzero(across)).tolist():
+                    see((begin[i], end[i]), (begin[i], end[i]))
+        return near, full
 
 
-def plan(archive: Archive, packer: Packer, tokens: float, seed: int, alpha: float = 0.5) -> list[list[Draw]]:
-    """About `tokens` tokens of draws. Tasks get rows^alpha of the draws; rare kinds within a task are drawn more."""
-    rng = np.random.default_rng(seed)
-    rows = archive.rows(0)
-    weight = np.array(KIND_WEIGHT)[archive.kind[rows]]
-    size = np.bincount(archive.task[rows], minlength=len(archive.tasks)).astype(float)
-    task_weight = np.divide(size**alpha, size, out=np.zeros_like(size), where=size > 0)
-    share = weight * task_weight[archive.task[rows]]
-    share /= share.sum()
-    share = np.minimum(share, MAX_PASSES / len(rows))
-    share /= share.sum()
-    expected = share * tokens / float((share * packer.cost[rows]).sum())
-    times = np.floor(expected).astype(np.int64) + (rng.random(len(rows)) < expected % 1)
-    drawn = np.repeat(rows, times)
-    rng.shuffle(drawn)
-    return packer.group([_draw(archive, int(r), rng) for r in drawn])
+def shares(archive: Archive, alpha: float = 0.5) -> tuple[Ints, Floats]:
+    """The rows to train on and how often each is drawn.
+
+    Within a group tasks get rows^alpha of the draws, hand-written rows all the same; some kinds get more.
+    """
+    rows = archive.rows(TRAIN)
+    task, kind = archive.task[rows], archive.kind[rows]
+    size = np.bincount(task, minlength=len(archive.tasks)).astype(float)
+    share = np.array(KIND_WEIGHT)[kind] * size[task] ** (alpha - 1)
+    group = np.array([next(i for i, (p, _) in enumerate(GROUPS) if name.startswith(p)) for name in archive.tasks])[task]
+    share[group == 0] = np.array(HAND_KIND_WEIGHT)[kind[group == 0]]
+    for which, (_, part) in zip((group == i for i in range(len(GROUPS))), GROUPS, strict=True):
+        if which.any():
+            some = share[which] / share[which].sum()
+            some = np.minimum(some, MAX_PASSES / which.sum())
+            share[which] = part * some / some.sum()
+    return rows, share / share.sum()
+
+
+def drawn(archive: Archive, seed: int, worker: int = 0, workers: int = 1) -> Iterator[Draw]:
+    """Draws without end, for one of several workers. A row comes again only when its turn has come, not by chance."""
+    rows, share = shares(archive)
+    start = np.random.default_rng(seed).random(len(rows))
+    expected = share * CHUNK
+    for chunk in count():
+        times = np.floor((chunk + 1) * expected + start) - np.floor(chunk * expected + start)
+        rng = np.random.default_rng((seed, chunk))
+        some = np.repeat(rows, times.astype(np.int64))
+        rng.shuffle(some)
+        own = np.random.default_rng((seed, chunk, worker))
+        yield from (_draw(archive, int(r), own) for r in some[worker::workers])
 
 
 def _draw(archive: Archive, row: int, rng: np.random.Generator) -> Draw:
-    """Half of the time a long list of options is cut to some of its wrong ones: lists of every length, fewer tokens."""
-    count = int(archive.options[row])
-    if archive.kind[row] != 0 or count < MANY_OPTIONS or rng.random() < 0.4:
+    """Lists of options are often cut to some of the wrong ones: lists of every length, and fewer tokens."""
+    options = int(archive.options[row])
+    cut = 0.6 if options >= MANY_OPTIONS else 0.25
+    if archive.kind[row] != CHOICE or options < 4 or rng.random() >= cut:
         return Draw(row, None)
-    size = int(np.exp(rng.uniform(np.log(3), np.log(count))))
-    wrong = np.delete(np.arange(count), archive.gold[row])
+    size = int(np.exp(rng.uniform(np.log(3), np.log(options))))
+    wrong = np.delete(np.arange(options), archive.gold[row])
     return Draw(row, np.sort(np.append(rng.choice(wrong, size - 1, replace=False), archive.gold[row])))

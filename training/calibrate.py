@@ -2,8 +2,9 @@
 
 A network is overconfident on tasks it has never seen, by an amount that depends on the kind of question and the number
 of options; so there is one temperature per kind and option-count bucket. Training tasks that were held out have
-siblings among the trained ones and look too easy, so the dev tasks weigh `DEV_WEIGHT` times as much. What that is worth
-on a task that took no part in the fit is shown by fitting once without each dev task in turn.
+siblings among the trained ones and look too easy, so the dev tasks and the kept hand-written states weigh `DEV_WEIGHT`
+times as much, and the everyday questions twice that: they are what people ask. What that is worth on a task that took
+no part in the fit is shown by fitting once without each dev task in turn.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from decided.engines.rendering import KINDS
+from decided.engines.embedded.prompt import KINDS
 from training.metrics import Answer, Floats, report
 
 EDGES = (2, 5, 15)  # buckets: up to 2, up to 5, up to 15, more
@@ -25,6 +26,7 @@ GRID = np.exp(np.linspace(np.log(0.4), np.log(5.0), 61))
 LEAST_ROWS = 150
 TASK_ROWS = 200
 DEV_WEIGHT = 20.0
+EVERYDAY = "everyday"  # the dev task closest to what people ask
 
 Temperatures = dict[str, list[float]]
 
@@ -69,11 +71,23 @@ def fit(rows: Sequence[Judged]) -> Temperatures:
     return out
 
 
-def left_out(held_out: Sequence[Judged], dev: Sequence[Answer]) -> list[Answer]:
+def weighed(held_out: Sequence[Answer], dev: Sequence[Answer], kept: Sequence[Answer]) -> list[Judged]:
+    """All answers that temperatures are fitted on, with their weights."""
+    everyday = [a for a in dev if a.task == EVERYDAY]
+    others = [a for a in dev if a.task != EVERYDAY]
+    return [
+        *judged(held_out),
+        *judged(kept, DEV_WEIGHT),
+        *judged(others, DEV_WEIGHT),
+        *judged(everyday, 2 * DEV_WEIGHT),
+    ]
+
+
+def left_out(rows: Sequence[Judged], dev: Sequence[Answer]) -> list[Answer]:
     """Every dev answer, scaled by temperatures that its own task had no part in."""
-    rows, out = judged(dev, DEV_WEIGHT), []
+    out = []
     for task in sorted({a.task for a in dev}):
-        found = fit([*held_out, *(r for r in rows if r.answer.task != task)])
+        found = fit([r for r in rows if r.answer.task != task])
         out += apply([a for a in dev if a.task == task], found)
     return out
 
@@ -107,17 +121,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("held_out", type=Path, help="answers of the held-out training tasks (.npz)")
     parser.add_argument("dev", type=Path, help="answers of the dev tasks (.npz)")
+    parser.add_argument("kept", type=Path, help="answers of the kept hand-written states (.npz)")
     parser.add_argument("others", type=Path, nargs="*", help="answers to judge only")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    held_out, dev = judged(load_answers(args.held_out)), load_answers(args.dev)
-    temperatures = fit([*held_out, *judged(dev, DEV_WEIGHT)])
+    held_out, dev, kept = (load_answers(path) for path in (args.held_out, args.dev, args.kept))
+    rows = weighed(held_out, dev, kept)
+    temperatures = fit(rows)
     print(json.dumps({k: [round(t, 3) for t in v] for k, v in temperatures.items()}))
-    for path in [args.held_out, args.dev, *args.others]:
-        answers = load_answers(path)
-        print(f"{path.stem:16} raw     ", report(answers).line())
-        print(f"{path.stem:16} scaled  ", report(apply(answers, temperatures)).line())
-    print(f"{args.dev.stem:16} left out", report(left_out(held_out, dev)).line())
+
+    def everyday(answers: Sequence[Answer], wanted: bool) -> list[Answer]:
+        return [a for a in answers if (a.task == EVERYDAY) is wanted]
+
+    sets = {"dev": everyday(dev, False), "everyday": everyday(dev, True), "kept": kept, "held out": held_out}
+    for name, answers in (sets | {path.stem: load_answers(path) for path in args.others}).items():
+        print(f"{name:12} raw     ", report(answers).line())
+        print(f"{name:12} scaled  ", report(apply(answers, temperatures)).line())
+    apart = left_out(rows, dev)
+    for name, wanted in (("dev", False), (EVERYDAY, True)):
+        print(f"{name:12} left out", report(everyday(apart, wanted)).line())
     if args.out:
         args.out.write_text(json.dumps(temperatures, indent=1))
 

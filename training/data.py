@@ -1,7 +1,9 @@
 """Reads question rows, tokenises them once, and keeps the tokens in one archive.
 
-A row is `{"task", "state", "question": {"type", "instructions", "criteria"?}, "answer"}`. The archive holds every text
-as token ids back to back (`tokens`, `lengths`) and a table of rows; training draws its batches straight from it.
+A row is `{"task", "state", "question": {"type", "instructions", "criteria"?}, "answer"}`. Hand-written rows may come
+with all questions of a state on one line: `{"state", "questions": [{"type", "instructions", "criteria"?, "answer"}]}`.
+The archive holds every text once, as token ids back to back (`tokens`, `lengths`), and for each row the numbers of its
+texts (`links`); training draws its batches straight from it.
 """
 
 from __future__ import annotations
@@ -10,8 +12,7 @@ import argparse
 import gzip
 import hashlib
 import json
-import multiprocessing
-import os
+import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +21,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from decided.engines.rendering import INSTRUCTION_TOKENS, KINDS, OPTION_TOKENS, render, text_of
+from decided.engines.embedded.prompt import INSTRUCTION_TOKENS, KINDS, OPTION_TOKENS, render, text_of
+from training.variants import variant
 
-TRAIN, DEV, HELD_OUT, BENCH = range(4)  # dev: never trained on; held out: whole training tasks kept for temperatures
+TRAIN, DEV, HELD_OUT, BENCH, KEPT = range(5)
+"""Dev is never trained on; held out are whole training tasks, kept are states of hand-written tasks."""
 STATE_TOKENS = 3060  # six windows: longer states are rare in the data
 STATE_CHARACTERS = 16_000
-HELD_OUT_SHARE = 20  # one training task in 20
+HELD_OUT_SHARE = 20  # one training task in 20, and one hand-written state in 20
+HAND_WRITTEN = "everyday_"
+VARIANTS = 8  # of a hand-written row, itself counted
 
 Ints = npt.NDArray[np.int64]
 
@@ -41,11 +46,12 @@ class Example(NamedTuple):
 
 @dataclass(frozen=True)
 class Archive:
-    """All rows as token ids. Row r owns pieces `first[r]` (state), +1 (instructions), +2.. (options)."""
+    """All rows as token ids. Row r has the texts `links[first[r]]` (state), +1 (instructions), +2.. (options)."""
 
     tokens: npt.NDArray[np.uint16]
     starts: Ints
     lengths: Ints
+    links: npt.NDArray[np.int32]
     first: Ints
     options: Ints
     gold: Ints
@@ -55,13 +61,25 @@ class Archive:
     tasks: list[str]
 
     @classmethod
+    def of(
+        cls, tokens: npt.NDArray[np.uint16], lengths: Ints, links: npt.NDArray[np.int32], table: Ints, tasks: list[str]
+    ) -> Archive:
+        """From the texts' tokens and, for each row, its links and (options, gold, kind, task, split)."""
+        starts = np.concatenate([[0], np.cumsum(lengths)])[:-1]
+        options, gold, kind, task, split = table.T
+        first = np.concatenate([[0], np.cumsum(options + 2)])[:-1]
+        return cls(tokens, starts, lengths, links, first, options, gold, kind, task, split, tasks)
+
+    @classmethod
     def load(cls, path: Path) -> Archive:
         with np.load(path) as z:
-            lengths, rows = z["lengths"].astype(np.int64), z["rows"].astype(np.int64)
-            starts = np.concatenate([[0], np.cumsum(lengths)])[:-1]
-            first, options, gold, kind, task, split = rows.T
-            names = [str(t) for t in z["tasks"]]
-            return cls(z["tokens"], starts, lengths, first, options, gold, kind, task, split, names)
+            lengths, table = z["lengths"].astype(np.int64), z["rows"].astype(np.int64)
+            return cls.of(z["tokens"], lengths, z["links"], table, [str(t) for t in z["tasks"]])
+
+    def save(self, path: Path) -> None:
+        table = np.stack([self.options, self.gold, self.kind, self.task, self.split], 1).astype(np.int16)
+        lengths = self.lengths.astype(np.uint16)
+        np.savez(path, tokens=self.tokens, lengths=lengths, links=self.links, rows=table, tasks=np.array(self.tasks))
 
     def rows(self, split: int) -> Ints:
         return np.flatnonzero(self.split == split)
@@ -81,85 +99,142 @@ def example(row: dict[str, Any]) -> Example | None:
     return Example(row["task"], KINDS.index(kind), texts, names.index(row["answer"]))
 
 
-def held_out(task: str) -> bool:
-    return int(hashlib.md5(task.encode(), usedforsecurity=False).hexdigest(), 16) % HELD_OUT_SHARE == 0
+def _one_in_20(text: str) -> bool:
+    return int(hashlib.md5(text.encode(), usedforsecurity=False).hexdigest(), 16) % HELD_OUT_SHARE == 0
+
+
+def split_of(row: dict[str, Any]) -> int:
+    """Where a training row belongs. Of hand-written tasks some states are kept, of others whole tasks."""
+    if row["task"].startswith(HAND_WRITTEN):
+        return KEPT if _one_in_20(text_of(row["state"])) else TRAIN
+    return HELD_OUT if _one_in_20(row["task"]) else TRAIN
 
 
 def read_rows(path: Path, limit: int = 0) -> Iterator[dict[str, Any]]:
+    """The rows of a file, one question a line or one state with its questions a line."""
     opened = gzip.open if path.suffix == ".gz" else open
     with opened(path, "rt", encoding="utf-8") as lines:
         for i, line in enumerate(lines):
             if limit and i >= limit:
                 return
-            yield json.loads(line)
+            if not line.strip():
+                continue
+            row = json.loads(line)
+            if "questions" not in row:
+                yield row
+                continue
+            for asked in row["questions"]:
+                question = {k: v for k, v in asked.items() if k != "answer"}
+                task = f"{HAND_WRITTEN}{path.name.split('.')[0]}/{question['type']}"
+                yield {"task": task, "state": row["state"], "question": question, "answer": asked["answer"]}
 
 
-Encoded = tuple[npt.NDArray[np.uint16], npt.NDArray[np.int32], list[tuple[int, int, int, int, str, int]]]
+def training_rows(path: Path, limit: int = 0) -> Iterator[tuple[dict[str, Any], int]]:
+    """The training rows of a file with their splits; hand-written ones in several variants."""
+    rng = random.Random(path.name)
+    for row in read_rows(path, limit):
+        split = split_of(row)
+        yield row, split
+        if split == TRAIN and row["task"].startswith(HAND_WRITTEN) and example(row) is not None:
+            for _ in range(VARIANTS - 1):
+                yield variant(rng, row), split
 
 
-def _encode(job: tuple[str, list[dict[str, Any]], int]) -> Encoded:
-    from tokenizers import Tokenizer
+class Texts:
+    """Every text once, by what it is for: the limits differ."""
 
-    tokenizer_path, rows, split = job
-    tokenizer = Tokenizer.from_file(tokenizer_path)
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    texts: list[str] = []
-    caps: list[int] = []
-    table: list[tuple[int, int, int, int, str, int]] = []
-    for made in filter(None, map(example, rows)):
-        where = split
-        if split == TRAIN and held_out(made.task):
-            where = HELD_OUT
-        count = len(made.texts) - 2
-        table.append((len(texts), count, made.gold, made.kind, made.task, where))
-        texts += made.texts
-        caps += [STATE_TOKENS, INSTRUCTION_TOKENS] + [OPTION_TOKENS] * count
-    found = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-    ids = [np.array(e.ids[:cap], np.uint16) for e, cap in zip(found, caps, strict=True)]
-    return np.concatenate(ids), np.array([len(i) for i in ids], np.int32), table
+    caps = (STATE_TOKENS, INSTRUCTION_TOKENS, OPTION_TOKENS)
 
+    def __init__(self) -> None:
+        self.numbers: tuple[dict[str, int], ...] = ({}, {}, {})
+        self.queue: list[tuple[str, int]] = []
 
-Job = tuple[str, list[dict[str, Any]], int]
+    def number(self, text: str, use: int) -> int:
+        known = self.numbers[use]
+        if text not in known:
+            known[text] = len(self.queue)
+            self.queue.append((text, self.caps[use]))
+        return known[text]
 
+    def encoded(self, tokenizer_path: Path) -> tuple[npt.NDArray[np.uint16], Ints]:
+        from tokenizers import Tokenizer
 
-def _jobs(tokenizer: Path, sources: Iterable[tuple[Path, int]], limit: int) -> Iterator[Job]:
-    for path, split in sources:
-        rows = list(read_rows(path, limit))
-        for i in range(0, len(rows), 2000):
-            yield str(tokenizer), rows[i : i + 2000], split
+        tokenizer = Tokenizer.from_file(str(tokenizer_path))
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        found: list[npt.NDArray[np.uint16]] = []
+        for i in range(0, len(self.queue), 20_000):
+            some = self.queue[i : i + 20_000]
+            made = tokenizer.encode_batch_fast([text for text, _ in some], add_special_tokens=False)
+            found += [np.array(e.ids[:cap], np.uint16) for e, (_, cap) in zip(made, some, strict=True)]
+        return np.concatenate(found), np.array([len(ids) for ids in found], np.int64)
 
 
-def build(tokenizer: Path, sources: list[tuple[Path, int]], out: Path, limit: int, workers: int) -> None:
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    with multiprocessing.Pool(workers) as pool:
-        results = list(pool.imap(_encode, _jobs(tokenizer, sources, limit)))
-    tasks: dict[str, int] = {}
-    rows, offset = [], 0
-    for _, lengths, table in results:
-        for first, count, gold, kind, task, split in table:
-            rows.append((first + offset, count, gold, kind, tasks.setdefault(task, len(tasks)), split))
-        offset += len(lengths)
-    tokens, lengths = np.concatenate([r[0] for r in results]), np.concatenate([r[1] for r in results])
-    found = np.array(rows, np.int32)
-    np.savez(out, tokens=tokens, lengths=lengths.astype(np.uint16), rows=found, tasks=np.array(list(tasks)))
-    train, dev, held, bench = np.bincount(found[:, 5], minlength=4)
-    print(f"rows: train {train}, dev {dev}, held out {held}, bench {bench}; {len(tokens) / 1e6:.1f}M tokens")
+def build(tokenizer: Path, rows: Iterable[tuple[dict[str, Any], int]]) -> Archive:
+    texts, tasks = Texts(), dict[str, int]()
+    links: list[int] = []
+    table: list[tuple[int, int, int, int, int]] = []
+    for row, split in rows:
+        made = example(row)
+        if made is None:
+            continue
+        links += (texts.number(text, min(use, 2)) for use, text in enumerate(made.texts))
+        task = tasks.setdefault(made.task, len(tasks))
+        table.append((len(made.texts) - 2, made.gold, made.kind, task, split))
+    tokens, lengths = texts.encoded(tokenizer)
+    return Archive.of(tokens, lengths, np.array(links, np.int32), np.array(table, np.int64), list(tasks))
+
+
+def joined(old: Archive, new: Archive) -> Archive:
+    """Both archives' rows; tasks that come again replace the old ones."""
+    again = np.isin(np.array(old.tasks), np.array(new.tasks))
+    stay = ~again[old.task]
+    tasks = {name: i for i, name in enumerate(dict.fromkeys([*old.tasks, *new.tasks]))}
+    tables = []
+    for a, which in ((old, stay), (new, np.ones(len(new.task), np.bool_))):
+        task = np.array([tasks[name] for name in a.tasks])[a.task]
+        tables.append(np.stack([a.options, a.gold, a.kind, task, a.split], 1)[which])
+    links = old.links[np.repeat(stay, old.options + 2)]
+    used = np.zeros(len(old.lengths), np.bool_)
+    used[links] = True
+    number = np.cumsum(used) - 1
+    return Archive.of(
+        np.concatenate([old.tokens[np.repeat(used, old.lengths)], new.tokens]),
+        np.concatenate([old.lengths[used], new.lengths]),
+        np.concatenate([number[links], new.links + used.sum()]).astype(np.int32),
+        np.concatenate(tables),
+        list(tasks),
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True, help="folder with train/ and dev/ of .jsonl(.gz) files")
+    parser.add_argument("--data", type=Path, help="folder with train/ and dev/ of .jsonl(.gz) files")
     parser.add_argument("--extra", type=Path, nargs="*", default=[], help="more training rows, e.g. generated ones")
     parser.add_argument("--bench", type=Path, nargs="*", default=[], help="rows only ever evaluated")
+    parser.add_argument("--onto", type=Path, help="an archive whose other tasks stay as they are")
     parser.add_argument("--tokenizer", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--limit", type=int, default=0, help="rows per file, for a quick try")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--limit", type=int, default=0, help="lines per file, for a quick try")
     args = parser.parse_args()
-    sources = [(p, TRAIN) for p in [*sorted((args.data / "train").glob("*.jsonl*")), *args.extra]]
-    sources += [(p, DEV) for p in sorted((args.data / "dev").glob("*.jsonl*"))] + [(p, BENCH) for p in args.bench]
-    build(args.tokenizer, sources, args.out, args.limit, args.workers)
+
+    def files(folder: str) -> list[Path]:
+        return sorted((args.data / folder).glob("*.jsonl*")) if args.data else []
+
+    def rows() -> Iterator[tuple[dict[str, Any], int]]:
+        for path in [*files("train"), *args.extra]:
+            yield from training_rows(path, args.limit)
+        for split, paths in ((DEV, files("dev")), (BENCH, args.bench)):
+            for path in paths:
+                yield from ((row, split) for row in read_rows(path, args.limit))
+
+    archive = build(args.tokenizer, rows())
+    if args.onto:
+        archive = joined(Archive.load(args.onto), archive)
+    archive.save(args.out)
+    names = ("train", "dev", "held out", "bench", "kept")
+    sizes = ", ".join(f"{name} {len(archive.rows(split))}" for split, name in enumerate(names))
+    print(f"rows: {sizes}; {len(archive.lengths)} texts, {len(archive.tokens) / 1e6:.1f}M tokens")
 
 
 if __name__ == "__main__":

@@ -10,32 +10,34 @@ import torch
 
 from training.batches import Draw, Packer, Shape
 from training.calibrate import save_answers
-from training.data import BENCH, DEV, HELD_OUT, Archive
+from training.data import BENCH, DEV, HELD_OUT, KEPT, Archive
 from training.metrics import Answer, report
-from training.network import Kernels, Network, load
+from training.network import Kernels, Network, restored
 
-SPLITS = {"dev": DEV, "held_out": HELD_OUT, "bench": BENCH}
+SPLITS = {"dev": DEV, "bench": BENCH, "kept": KEPT, "held_out": HELD_OUT}
 HELD_OUT_ROWS = 400  # per task
 
 
-def chosen_rows(archive: Archive, split: int) -> list[int]:
+def chosen_rows(archive: Archive, split: int, most: int = 0) -> list[int]:
     rows = archive.rows(split)
     if split == HELD_OUT and len(rows):
         rows = np.concatenate([rows[archive.task[rows] == t][:HELD_OUT_ROWS] for t in np.unique(archive.task[rows])])
+    if most and len(rows) > most:
+        rows = rows[:: -(-len(rows) // most)]
     return [int(r) for r in rows]
 
 
-@torch.no_grad()
-def answer(network: Network, kernels: Kernels, packer: Packer, rows: list[int], peers: bool = True) -> list[Answer]:
+def answer(network: Network, kernels: Kernels, packer: Packer, rows: list[int]) -> list[Answer]:
     """The network's logits for these rows."""
     archive, out = packer.archive, []
     was = network.training
     network.eval()
-    for draws in packer.group([Draw(r, None) for r in rows]):
+    for draws in packer.groups(Draw(r, None) for r in rows):
         batch = packer.pack(draws)
-        if not peers:
-            batch["mark"].zero_()
-        with torch.autocast(kernels.device.type, torch.bfloat16, enabled=kernels.device.type == "cuda"):
+        with (
+            torch.no_grad(),
+            torch.autocast(kernels.device.type, torch.bfloat16, enabled=kernels.device.type == "cuda"),
+        ):
             logits = network(kernels.load(batch), kernels).cpu().numpy().astype(np.float64)
         first = batch["row_first"].numpy()
         for i, draw in enumerate(draws):
@@ -52,15 +54,14 @@ def main() -> None:
     parser.add_argument("--weights", type=Path, required=True)
     parser.add_argument("--split", choices=SPLITS, default="dev")
     parser.add_argument("--tokens", type=int, default=4096)
-    parser.add_argument("--no-peers", action="store_true", help="for weights trained so")
+    parser.add_argument("--rows", type=int, default=0, help="at most so many rows (0: all)")
     parser.add_argument("--out", type=Path, help="keep the answers here (.npz)")
     args = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     archive, shape = Archive.load(args.archive), Shape.of(args.tokens)
-    network = Network().to(device)
-    network.load_arrays(load(args.weights))
-    rows = chosen_rows(archive, SPLITS[args.split])
-    answers = answer(network, Kernels(device, shape), Packer(archive, shape), rows, not args.no_peers)
+    network = restored(args.weights).to(device)
+    rows = chosen_rows(archive, SPLITS[args.split], args.rows)
+    answers = answer(network, Kernels(device, shape), Packer(archive, shape), rows)
     found = report(answers)
     print(found.line())
     print(" ".join(f"{t}={v:.3f}" for t, v in found.tasks.items()))

@@ -9,7 +9,10 @@ cost of attention grows with the number of options and not with its square.
 Weights are bytes with a scale per output, activations are rounded to bytes with a scale per token, and their integer
 products are exact: no token's result can depend on what else is in the batch. (ONNX Runtime's own dynamic quantisation
 has one scale per batch; its MatMulNBits is batch-independent but no faster than float32 on x86.) The `exact-` graphs
-multiply the same weights in float32. All four graphs share one weight file.
+multiply the same weights in float32. All four graphs share the weight files.
+
+Where the network has a bias by distance, the state's positions are an input of the question graph, and the bias is
+looked up per step: it costs little beside the products and needs no memory that grows with the whole request.
 """
 
 from __future__ import annotations
@@ -27,14 +30,15 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper
 
-from decided.engines.rendering import INSTRUCTION_TOKENS, MAX_STATE_TOKENS, OPTION_TOKENS, WINDOW
+from decided.engines.embedded.prompt import INSTRUCTION_TOKENS, MAX_STATE_TOKENS, OPTION_TOKENS, WINDOW
+from training.architecture import POSITIONS, Architecture
 from training.calibrate import EDGES, Temperatures
-from training.network import EPSILON, HEADS, HIDDEN, LAYERS, load
+from training.weights import load
 
-WIDTH = HIDDEN // HEADS
 CONTRIB = "com.microsoft"
 ZERO = 128
 
+FILE_BYTES = 90_000_000  # in one file of weights: hosts of repositories refuse files above 100 MB
 GRAPHS = ("state.onnx", "question.onnx", "exact-state.onnx", "exact-question.onnx")
 
 Array = npt.NDArray[Any]
@@ -51,8 +55,8 @@ def quantise(weight: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int8], npt
 class Graph:
     """Nodes and weights of the graph under construction; weights go to one external file."""
 
-    def __init__(self, exact: bool, spans: Weights) -> None:
-        self.exact, self.spans = exact, spans
+    def __init__(self, a: Architecture, exact: bool, ranges: Weights) -> None:
+        self.a, self.exact, self.ranges = a, exact, ranges
         self.nodes: list[onnx.NodeProto] = []
         self.weights: dict[str, Array] = {}
 
@@ -67,9 +71,9 @@ class Graph:
 
     def _evened(self, x: str, name: str, weight: npt.NDArray[np.float32]) -> tuple[str, npt.NDArray[np.float32]]:
         """The input with its large channels made smaller, and the weights that make up for it."""
-        if name not in self.spans:
+        if name not in self.ranges:
             return x, weight
-        span = np.maximum(self.spans[name], 1e-3)
+        span = np.maximum(self.ranges[name], 1e-3)
         factor = np.sqrt(span / np.maximum(np.abs(weight).max(0), 1e-3))
         factor = np.clip(factor / np.median(factor), 0.05, 20).astype(np.float32)
         self.constant(f"{name}.factor", 1 / factor)
@@ -112,15 +116,40 @@ def embed(g: Graph, w: Weights) -> str:
     g.op("Add", ["word.vector", "place.vector"], "embedded")
     for kind in ("weight", "bias"):
         g.constant(f"norm.{kind}", w[f"norm.{kind}"])
-    return g.op("LayerNormalization", ["embedded", "norm.weight", "norm.bias"], "x0", axis=-1, epsilon=EPSILON)
+    return g.op("LayerNormalization", ["embedded", "norm.weight", "norm.bias"], "x0", axis=-1, epsilon=g.a.epsilon)
+
+
+def by_distance(g: Graph, w: Weights, state: bool) -> None:
+    """The bias of the scores: of a window's tokens, or of a question's positions and the state's tokens."""
+    g.constant("relative.table", w["relative"])
+    g.constant("middle.distance", np.array(POSITIONS - 1, np.int64))
+    if state:
+        columns = "position"
+        g.op("Unsqueeze", ["position", "axis.1"], "relative.rows")
+    else:
+        columns = "state_position"
+        for name, value in (("zero", 0), ("after", 1)):
+            g.constant(f"position.{name}", np.array(value, np.int64))
+        g.op("ReduceMax", ["position"], "position.last", keepdims=0)
+        g.op("Add", ["position.last", "position.after"], "position.end")
+        g.op("Range", ["position.zero", "position.end", "position.after"], "position.all")
+        g.op("Unsqueeze", ["position.all", "axis.1"], "relative.rows")
+        g.op("Gather", ["position", "grid"], "position.asks")
+        g.op("Gather", ["position", "seen"], "position.sees")
+    g.op("Unsqueeze", [columns, "axis.0"], "relative.columns")
+    g.op("Sub", ["relative.rows", "relative.columns"], "relative.apart")
+    g.op("Add", ["relative.apart", "middle.distance"], "relative.index")
+    g.op("Gather", ["relative.table", "relative.index"], "relative.heads", axis=1)
+    if state:
+        g.op("Unsqueeze", ["relative.heads", "axis.0"], "relative.bias")
 
 
 def projected(g: Graph, x: str, i: int, w: Weights) -> str:
     """Queries, keys and values, packed."""
     n = f"layers.{i}"
     weight, bias = w[f"{n}.qkv.weight"].copy(), w[f"{n}.qkv.bias"].copy()
-    weight[:HIDDEN] /= math.sqrt(WIDTH)  # the usual scale of the scores, folded into the queries
-    bias[:HIDDEN] /= math.sqrt(WIDTH)
+    weight[: g.a.hidden] /= math.sqrt(g.a.width)  # the usual scale of the scores, folded into the queries
+    bias[: g.a.hidden] /= math.sqrt(g.a.width)
     g.dense(x, f"{n}.qkv", weight)
     return g.op("Add", [f"{n}.qkv", g.constant(f"{n}.qkv.bias", bias)], f"{n}.projected")
 
@@ -134,7 +163,9 @@ def state_attention(g: Graph, x: str, i: int, w: Weights) -> str:
         g.op("Reshape", [f"{n}.part.{part}", "shape.split"], f"{name}.heads")
         g.op("Transpose", [f"{name}.heads"], name, perm=order)
     parts = [f"{n}.part.{part}" for part in range(3)]
-    g.op("MultiHeadAttention", parts, f"{n}.mixed", CONTRIB, num_heads=HEADS, scale=1.0)
+    if g.a.relative:
+        parts += ["", "", "relative.bias"]
+    g.op("MultiHeadAttention", parts, f"{n}.mixed", CONTRIB, num_heads=g.a.heads, scale=1.0)
     return g.op("Squeeze", [f"{n}.mixed", "axis.0"], f"{n}.attended")
 
 
@@ -151,21 +182,34 @@ def question_attention(g: Graph, x: str, i: int, w: Weights) -> str:
     for part, name, order in ((0, f"{n}.k", [0, 2, 3, 1]), (1, f"{n}.v", [0, 2, 1, 3])):
         g.op("Squeeze", [f"{n}.kv.{part}", "axis.2"], f"{name}.flat")
         g.op("Transpose", [f"{name}.flat"], name, perm=order)
-    g.nodes.append(_by_steps(n, i))
+    g.nodes.append(_by_steps(g.a, n, i))
     g.op("Reshape", [f"{n}.steps", "shape.tokens"], f"{n}.flat")
     return g.op("Gather", [f"{n}.flat", "cell"], f"{n}.attended")
 
 
-def _by_steps(n: str, i: int) -> onnx.NodeProto:
+def _by_steps(a: Architecture, n: str, i: int) -> onnx.NodeProto:
     """Attention over `each` rows at a time: a long state and many options would not fit into memory at once."""
-    body = Graph(exact=True, spans={})
+    body = Graph(a, exact=True, ranges={})
     body.op("Mul", ["turn", "each"], f"{n}.begin")
     body.op("Add", [f"{n}.begin", "each"], f"{n}.end")
-    for name in (f"{n}.q", f"{n}.k", f"{n}.v", "bias"):
+    for name in (f"{n}.q", f"{n}.k", f"{n}.v", "bias", *(("position.asks", "position.sees") if a.relative else ())):
         body.op("Slice", [name, f"{n}.begin", f"{n}.end", "axis.0"], f"{name}.now")
-    body.op("MatMul", [f"{n}.q.now", f"key_{i}"], f"{n}.state.score")
+    body.op("MatMul", [f"{n}.q.now", f"key_{i}"], f"{n}.state.raw" if a.relative else f"{n}.state.score")
     body.op("MatMul", [f"{n}.q.now", f"{n}.k.now"], f"{n}.own.raw")
-    body.op("Add", [f"{n}.own.raw", "bias.now"], f"{n}.own.score")
+    if a.relative:
+        body.op("Gather", ["relative.heads", "position.asks.now"], f"{n}.state.far", axis=1)
+        body.op("Unsqueeze", ["position.asks.now", "axis.2"], f"{n}.rows")
+        body.op("Unsqueeze", ["position.sees.now", "axis.1"], f"{n}.columns")
+        body.op("Sub", [f"{n}.rows", f"{n}.columns"], f"{n}.apart")
+        body.op("Add", [f"{n}.apart", "middle.distance"], f"{n}.index")
+        body.op("Gather", ["relative.table", f"{n}.index"], f"{n}.own.far", axis=1)
+        for part in ("state", "own"):
+            body.op("Transpose", [f"{n}.{part}.far"], f"{n}.{part}.bias", perm=[1, 0, 2, 3])
+        body.op("Add", [f"{n}.state.raw", f"{n}.state.bias"], f"{n}.state.score")
+        body.op("Add", [f"{n}.own.raw", f"{n}.own.bias"], f"{n}.own.moved")
+        body.op("Add", [f"{n}.own.moved", "bias.now"], f"{n}.own.score")
+    else:
+        body.op("Add", [f"{n}.own.raw", "bias.now"], f"{n}.own.score")
     body.op("Concat", [f"{n}.state.score", f"{n}.own.score"], f"{n}.score", axis=-1)
     body.op("Softmax", [f"{n}.score"], f"{n}.weight", axis=-1)
     body.op("Split", [f"{n}.weight", "lengths"], f"{n}.share", axis=-1, outputs=2)
@@ -180,7 +224,7 @@ def _by_steps(n: str, i: int) -> onnx.NodeProto:
         body.nodes, f"{n}.body",
         [helper.make_tensor_value_info("turn", integer, []), helper.make_tensor_value_info("more", truth, [])],
         [helper.make_tensor_value_info("go.on", truth, []),
-         helper.make_tensor_value_info(f"{n}.mixed.flat", real, ["some", HIDDEN])],
+         helper.make_tensor_value_info(f"{n}.mixed.flat", real, ["some", a.hidden])],
     )  # fmt: skip
     return helper.make_node("Loop", ["turns", ""], [f"{n}.steps"], name=f"{n}.loop", body=graph)
 
@@ -191,12 +235,12 @@ def after(g: Graph, x: str, y: str, i: int, w: Weights) -> str:
         g.constant(f"{n}.{name}", w[f"{n}.{name}"])
     g.dense(y, f"{n}.out", w[f"{n}.out.weight"])
     norm1 = [f"{n}.norm1.weight", f"{n}.norm1.bias", f"{n}.out.bias"]
-    g.op("SkipLayerNormalization", [x, f"{n}.out", *norm1], f"{n}.middle", CONTRIB, epsilon=EPSILON)
+    g.op("SkipLayerNormalization", [x, f"{n}.out", *norm1], f"{n}.middle", CONTRIB, epsilon=g.a.epsilon)
     g.dense(f"{n}.middle", f"{n}.up", w[f"{n}.up.weight"])
     g.op("BiasGelu", [f"{n}.up", f"{n}.up.bias"], f"{n}.inner", CONTRIB)
     g.dense(f"{n}.inner", f"{n}.down", w[f"{n}.down.weight"])
     norm2 = [f"{n}.norm2.weight", f"{n}.norm2.bias", f"{n}.down.bias"]
-    return g.op("SkipLayerNormalization", [f"{n}.middle", f"{n}.down", *norm2], f"{n}.x", CONTRIB, epsilon=EPSILON)
+    return g.op("SkipLayerNormalization", [f"{n}.middle", f"{n}.down", *norm2], f"{n}.x", CONTRIB, epsilon=g.a.epsilon)
 
 
 def head(g: Graph, x: str, w: Weights) -> None:
@@ -213,11 +257,14 @@ def head(g: Graph, x: str, w: Weights) -> None:
     g.op("Squeeze", ["head.logit", "axis.1"], "logits")
 
 
-def _build(w: Weights, spans: Weights, exact: bool, state: bool) -> tuple[onnx.ModelProto, dict[str, Array]]:
+def _build(
+    a: Architecture, w: Weights, ranges: Weights, exact: bool, state: bool
+) -> tuple[onnx.ModelProto, dict[str, Array]]:
     """One graph, with every weight still to be written to the external file."""
-    g = Graph(exact, spans)
-    lists = {"shape.heads": [0, 0, 2, HEADS, WIDTH], "shape.split": [0, 0, HEADS, WIDTH], "shape.tokens": [-1, HIDDEN],
-             "shape.parts": [HIDDEN, 2 * HIDDEN], "axis.0": [0], "axis.1": [1], "axis.2": [2]}  # fmt: skip
+    g = Graph(a, exact, ranges)
+    lists = {"shape.heads": [0, 0, 2, a.heads, a.width], "shape.split": [0, 0, a.heads, a.width],
+             "shape.tokens": [-1, a.hidden], "shape.parts": [a.hidden, 2 * a.hidden],
+             "axis.0": [0], "axis.1": [1], "axis.2": [2]}  # fmt: skip
     for name, value in lists.items():
         g.constant(name, np.array(value, np.int64))
     for name, number in (("step", 1 / 127), ("tiny", 1e-12), ("one", 1.0)):
@@ -227,8 +274,10 @@ def _build(w: Weights, spans: Weights, exact: bool, state: bool) -> tuple[onnx.M
         g.op("Shape", ["ids"], "count")
         g.op("Expand", ["offset", "count"], "middle")
     x = embed(g, w)
-    for i in range(LAYERS):
-        last = state and i == LAYERS - 1  # of a state's last layer only the keys and values are ever read
+    if a.relative:
+        by_distance(g, w, state)
+    for i in range(a.layers):
+        last = state and i == a.layers - 1  # of a state's last layer only the keys and values are ever read
         y = (state_attention if state else question_attention)(g, x, i, w)
         x = y if last else after(g, x, y, i, w)
     if not state:
@@ -236,51 +285,81 @@ def _build(w: Weights, spans: Weights, exact: bool, state: bool) -> tuple[onnx.M
     integer, real = TensorProto.INT64, TensorProto.FLOAT
     inputs: dict[str, tuple[int, list[int | str]]] = {n: (integer, ["tokens"]) for n in ("ids", "position", "segment")}
     cached: dict[str, tuple[int, list[int | str]]] = {}
-    for i in range(LAYERS):
-        cached[f"key_{i}"] = (real, [1, HEADS, WIDTH, "tokens" if state else "state"])
-        cached[f"value_{i}"] = (real, [1, HEADS, "tokens" if state else "state", WIDTH])
+    for i in range(a.layers):
+        cached[f"key_{i}"] = (real, [1, a.heads, a.width, "tokens" if state else "state"])
+        cached[f"value_{i}"] = (real, [1, a.heads, "tokens" if state else "state", a.width])
     outputs = cached if state else {"logits": (real, ["options"])}
     if not state:
         inputs |= {"grid": (integer, ["rows", "places"]), "seen": (integer, ["rows", "keys"]),
                    "cell": (integer, ["tokens"]), "markers": (integer, ["options"]), "lengths": (integer, [2]),
                    "each": (integer, [1]), "turns": (integer, []),
                    "bias": (real, ["rows", 1, "places", "keys"]), **cached}  # fmt: skip
+        if a.relative:
+            inputs["state_position"] = (integer, ["state"])
     graph = helper.make_graph(
         g.nodes, "decided",
         [helper.make_tensor_value_info(n, t, s) for n, (t, s) in inputs.items()],
         [helper.make_tensor_value_info(n, t, s) for n, (t, s) in outputs.items()],
     )  # fmt: skip
-    used = {name for node in g.nodes for name in node.input} | {"axis.0"}
+    used = {name for node in g.nodes for name in node.input} | {"axis.0", "axis.1", "axis.2"}
     opsets = [helper.make_opsetid("", 20), helper.make_opsetid(CONTRIB, 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
     return model, {name: array for name, array in g.weights.items() if name in used}
 
 
-def write(folder: Path, weights: Weights, spans: Weights) -> None:
-    """`weights.bin` once, and four small graphs that point into it. Small tensors stay in the graphs."""
+def rounded(a: Architecture, weights: Weights, ranges: Weights) -> Weights:
+    """The weights as the graphs multiply them: a network with these must answer as the exact graphs do."""
+    out = dict(weights)
+    for state in (False, True):
+        _, arrays = _build(a, weights, ranges, exact=True, state=state)
+        for key in [key for key in arrays if key.endswith(".bytes")]:
+            name = key.removesuffix(".bytes")
+            if name == "word":
+                out[name] = arrays[key].astype(np.float32) * arrays["word.scale"]
+                continue
+            values = (arrays[key].astype(np.float32) * arrays[f"{name}.scale"]).T * arrays.get(f"{name}.factor", 1)
+            if name.endswith(".qkv"):
+                values[: a.hidden] *= math.sqrt(a.width)
+            out[f"{name}.weight"] = values
+    return out
+
+
+def write(folder: Path, a: Architecture, weights: Weights, ranges: Weights) -> None:
+    """The weights once, and four small graphs that point to them. Small tensors stay in the graphs."""
     folder.mkdir(parents=True, exist_ok=True)
-    blob, places = bytearray(), {}
+    files: dict[str, bytearray] = {}
+    places: dict[str, tuple[str, int]] = {}
     for name in GRAPHS:
-        model, arrays = _build(weights, spans, name.startswith("exact"), "state" in name)
+        model, arrays = _build(a, weights, ranges, name.startswith("exact"), "state" in name)
         for key, array in arrays.items():
             tensor = onnx.numpy_helper.from_array(array, key)
             if array.nbytes >= 1024:
                 if key not in places:
-                    blob.extend(bytes(-len(blob) % 64))
-                    places[key] = len(blob)
-                    blob.extend(array.tobytes())
+                    places[key] = _place(files, array)
                 tensor.ClearField("raw_data")
                 tensor.data_location = TensorProto.EXTERNAL
-                pairs = {"location": "weights.bin", "offset": str(places[key]), "length": str(array.nbytes)}
-                for k, v in pairs.items():
+                file, at = places[key]
+                for k, v in {"location": file, "offset": str(at), "length": str(array.nbytes)}.items():
                     tensor.external_data.add(key=k, value=v)
             model.graph.initializer.append(tensor)
         (folder / name).write_bytes(model.SerializeToString())
-    (folder / "weights.bin").write_bytes(bytes(blob))
+    for file, blob in files.items():
+        (folder / file).write_bytes(bytes(blob))
+
+
+def _place(files: dict[str, bytearray], array: Array) -> tuple[str, int]:
+    """Puts the array at the end of the last file, or begins another one."""
+    if not files or len(files[list(files)[-1]]) + array.nbytes > FILE_BYTES:
+        files[f"weights-{len(files) + 1}.bin" if files else "weights.bin"] = bytearray()
+    file, blob = list(files.items())[-1]
+    blob.extend(bytes(-len(blob) % 64))
+    at = len(blob)
+    blob.extend(array.tobytes())
+    return file, at
 
 
 def card(folder: Path, temperatures: Temperatures, parameters: int, about: dict[str, Any]) -> dict[str, Any]:
-    files = (*GRAPHS, "weights.bin", "tokenizer.json")
+    files = (*GRAPHS, *sorted(path.name for path in folder.glob("*.bin")), "tokenizer.json")
     return {
         **about,
         "parameters": parameters,
@@ -296,14 +375,14 @@ def card(folder: Path, temperatures: Temperatures, parameters: int, about: dict[
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--weights", type=Path, required=True, help="made by training.train")
-    parser.add_argument("--spans", type=Path, required=True, help="made by training.spans")
+    parser.add_argument("--ranges", type=Path, required=True, help="made by training.activation_ranges")
     parser.add_argument("--tokenizer", type=Path, required=True)
     parser.add_argument("--temperatures", type=Path, required=True, help="made by training.calibrate --out")
     parser.add_argument("--about", type=Path, required=True, help="JSON with name, description, licences, quality, ...")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
-    weights = load(args.weights)
-    write(args.out, weights, load(args.spans))
+    architecture, weights = load(args.weights)
+    write(args.out, architecture, weights, load(args.ranges)[1])
     shutil.copyfile(args.tokenizer, args.out / "tokenizer.json")
     temperatures = json.loads(args.temperatures.read_text())
     about = json.loads(args.about.read_text())

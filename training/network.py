@@ -6,48 +6,48 @@ option token also its own option; an option's marker also the other markers. One
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
+from training.architecture import DISTANCES, POSITIONS, Architecture
 from training.batches import BLOCK, Batch, Shape
-
-HIDDEN, INNER, HEADS, LAYERS = 384, 1536, 12, 12
-VOCABULARY, POSITIONS = 30522, 512
-EPSILON = 1e-12
-
-Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
+from training.weights import Arrays, load
 
 
-def _visible(doc_q: Tensor, doc_k: Tensor, part_q: Tensor, part_k: Tensor, mark_q: Tensor, mark_k: Tensor) -> Tensor:
-    """The attention rule above, elementwise."""
-    own = part_q == part_k
-    reads = own | (part_k <= 0) | ((mark_q + mark_k) == 2)
-    return (doc_q == doc_k) & torch.where(part_q < 0, own, reads)
+def visible(own: Tensor, reads: Tensor, given: Tensor, mark: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    """The attention rule above: may token q see token k?"""
+    return (own[q] == own[k]) | (reads[q] == given[k]) | (mark[q] == mark[k])
 
 
-def _after(x: Tensor, y: Tensor, w: list[Tensor], rate: float, training: bool) -> Tensor:
+def who_sees(slot: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """What the rule asks of each token."""
+    return slot["own"], slot["reads"], slot["given"], slot["mark"]
+
+
+def _after(x: Tensor, y: Tensor, w: list[Tensor], epsilon: float, rate: float, training: bool) -> Tensor:
     """Everything after attention: projection, residual, norm, feed-forward, residual, norm."""
-    shape = (HIDDEN,)
-    x = F.layer_norm(x + F.dropout(F.linear(y, w[0], w[1]), rate, training), shape, w[2], w[3], EPSILON)
+    shape = (x.shape[-1],)
+    x = F.layer_norm(x + F.dropout(F.linear(y, w[0], w[1]), rate, training), shape, w[2], w[3], epsilon)
     inner = F.gelu(F.linear(x, w[4], w[5]))
-    return F.layer_norm(x + F.dropout(F.linear(inner, w[6], w[7]), rate, training), shape, w[8], w[9], EPSILON)
+    return F.layer_norm(x + F.dropout(F.linear(inner, w[6], w[7]), rate, training), shape, w[8], w[9], epsilon)
 
 
 class Kernels:
     """The two hot functions: compiled with block-sparse attention on a GPU, plain and dense elsewhere."""
 
-    def __init__(self, device: torch.device, shape: Shape) -> None:
-        self.device, self.shape = device, shape
+    def __init__(self, device: torch.device, shape: Shape, full_blocks: bool = True) -> None:
+        self.device, self.shape, self.full_blocks = device, shape, full_blocks
         self.after: Callable[..., Tensor] = _after
         self.slot: Batch = {}
         self.mask: Any = None
+        self.blocks: list[Tensor] = []
+        self._moved: dict[int, Callable[..., Tensor]] = {}
         if device.type == "cuda":
             from torch.nn.attention.flex_attention import flex_attention
 
@@ -58,69 +58,106 @@ class Kernels:
         """The batch on the device, in the same memory every time: the compiled mask reads it from there."""
         if not self.slot:
             self.slot = {name: t.to(self.device) for name, t in batch.items()}
-            if self.device.type == "cuda":
-                self.mask = self._block_mask()
         else:
             for name, t in batch.items():
                 self.slot[name].copy_(t, non_blocking=True)
-        if self.device.type != "cuda":
-            s = self.slot
-            pairs = [(s[n][:, None], s[n][None]) for n in ("doc", "part", "mark")]
-            self.mask = _visible(*(t for pair in pairs for t in pair))
+        if self.device.type == "cuda":
+            self._list_blocks()
+        else:
+            every = torch.arange(self.shape.tokens)
+            self.mask = visible(*who_sees(self.slot), every[:, None], every[None])
         return self.slot
+
+    def _list_blocks(self) -> None:
+        """Which blocks of keys each block of queries must look at, and the other way round.
+
+        Blocks all of whose tokens see each other need no rule.
+        """
+        near, full = self.slot["near"], self.slot["full"]
+        if not self.full_blocks:
+            full = torch.zeros_like(full)
+        found = []
+        for pairs in (near & ~full, full):
+            for way in (pairs, pairs.T):
+                found.append(way.sum(1, dtype=torch.int32)[None, None])
+                found.append(way.int().argsort(dim=1, descending=True, stable=True).int()[None, None].contiguous())
+        if self.blocks:
+            torch._foreach_copy_(self.blocks, found)
+        else:
+            self.blocks = found
+            self.mask = self._block_mask()
 
     def _block_mask(self) -> Any:
         from torch.nn.attention.flex_attention import BlockMask
 
-        doc, part, mark = self.slot["doc"], self.slot["part"], self.slot["mark"]
+        tokens = self.shape.tokens
+        own, reads, given, mark = who_sees(self.slot)
+        some, some_q, full, full_q = (self.blocks[i : i + 2] for i in range(0, 8, 2))
 
         def rule(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
-            return _visible(doc[q], doc[k], part[q], part[k], mark[q], mark[k])
+            return visible(own, reads, given, mark, q, k)
 
-        near, reach = self.slot["near"][None, None], self.slot["reach"][None, None]
-        # The relation between blocks is symmetric, so the transposed lists that the backward pass needs are the same.
         return BlockMask(
-            seq_lengths=(self.shape.tokens, self.shape.tokens), kv_num_blocks=near, kv_indices=reach,
-            full_kv_num_blocks=None, full_kv_indices=None, q_num_blocks=near, q_indices=reach,
-            full_q_num_blocks=None, full_q_indices=None, BLOCK_SIZE=(BLOCK, BLOCK), mask_mod=rule,
+            seq_lengths=(tokens, tokens), kv_num_blocks=some[0], kv_indices=some[1], full_kv_num_blocks=full[0],
+            full_kv_indices=full[1], q_num_blocks=some_q[0], q_indices=some_q[1], full_q_num_blocks=full_q[0],
+            full_q_indices=full_q[1], BLOCK_SIZE=(BLOCK, BLOCK), mask_mod=rule,
         )  # fmt: skip
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """q, k, v of shape [1, heads, tokens, width]."""
+    def _mover(self, relative: Tensor) -> Callable[..., Tensor]:
+        """The rule that adds the bias of two positions to their score, one for each table."""
+        place = self.slot["position"]
+
+        def moved(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+            return score + relative[h, place[q] - place[k] + (POSITIONS - 1)]
+
+        return self._moved.setdefault(relative.data_ptr(), moved)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, relative: Tensor | None) -> Tensor:
+        """q, k, v of shape [1, heads, tokens, width]; relative of shape [heads, distances]."""
         if self.device.type == "cuda":
-            out: Tensor = self._flex(q, k, v, block_mask=self.mask)
+            moved = None if relative is None else self._mover(relative)
+            out: Tensor = self._flex(q, k, v, score_mod=moved, block_mask=self.mask)
             return out
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=self.mask)
+        if relative is None:
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=self.mask)
+        place = self.slot["position"]
+        bias = relative[:, place[:, None] - place[None] + (POSITIONS - 1)]
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias.masked_fill(~self.mask, -torch.inf)[None])
 
 
 class Layer(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, a: Architecture) -> None:
         super().__init__()
-        self.qkv = nn.Linear(HIDDEN, 3 * HIDDEN)
-        self.out = nn.Linear(HIDDEN, HIDDEN)
-        self.norm1 = nn.LayerNorm(HIDDEN, EPSILON)
-        self.up = nn.Linear(HIDDEN, INNER)
-        self.down = nn.Linear(INNER, HIDDEN)
-        self.norm2 = nn.LayerNorm(HIDDEN, EPSILON)
+        self.a = a
+        self.qkv = nn.Linear(a.hidden, 3 * a.hidden)
+        self.out = nn.Linear(a.hidden, a.hidden)
+        self.norm1 = nn.LayerNorm(a.hidden, a.epsilon)
+        self.up = nn.Linear(a.hidden, a.inner)
+        self.down = nn.Linear(a.inner, a.hidden)
+        self.norm2 = nn.LayerNorm(a.hidden, a.epsilon)
 
-    def forward(self, x: Tensor, kernels: Kernels, rate: float) -> Tensor:
-        tokens = x.shape[0]
-        q, k, v = self.qkv(x).view(1, tokens, 3, HEADS, HIDDEN // HEADS).permute(2, 0, 3, 1, 4).unbind(0)
-        y = kernels.attend(q, k, v).transpose(1, 2).reshape(tokens, HIDDEN)
+    def forward(self, x: Tensor, kernels: Kernels, relative: Tensor | None, rate: float) -> Tensor:
+        a, tokens = self.a, x.shape[0]
+        q, k, v = self.qkv(x).view(1, tokens, 3, a.heads, a.width).permute(2, 0, 3, 1, 4).unbind(0)
+        y = kernels.attend(q, k, v, relative).transpose(1, 2).reshape(tokens, a.hidden)
         parts = (self.out, self.norm1, self.up, self.down, self.norm2)
-        return kernels.after(x, y, [t for p in parts for t in (p.weight, p.bias)], rate, self.training)
+        return kernels.after(x, y, [t for p in parts for t in (p.weight, p.bias)], a.epsilon, rate, self.training)
 
 
 class Network(nn.Module):
-    def __init__(self, dropout: float = 0.1, depth: int = LAYERS) -> None:
+    def __init__(self, a: Architecture, dropout: float = 0.0) -> None:
         super().__init__()
-        self.dropout = dropout
-        self.word = nn.Parameter(torch.randn(VOCABULARY, HIDDEN) * 0.02)
-        self.position = nn.Parameter(torch.randn(POSITIONS, HIDDEN) * 0.02)
-        self.segment = nn.Parameter(torch.randn(2, HIDDEN) * 0.02)
-        self.norm = nn.LayerNorm(HIDDEN, EPSILON)
-        self.layers = nn.ModuleList(Layer() for _ in range(depth))
-        self.head = nn.Sequential(nn.Linear(HIDDEN, HIDDEN), nn.GELU(), nn.LayerNorm(HIDDEN), nn.Linear(HIDDEN, 1))
+        self.architecture, self.dropout = a, dropout
+        self.word = nn.Parameter(torch.randn(a.vocabulary, a.hidden) * 0.02)
+        self.position = nn.Parameter(torch.randn(POSITIONS, a.hidden) * 0.02)
+        self.segment = nn.Parameter(torch.randn(2, a.hidden) * 0.02)
+        self.relative: Tensor | None
+        self.register_buffer("relative", torch.randn(a.heads, DISTANCES) if a.relative else None)
+        self.norm = nn.LayerNorm(a.hidden, a.epsilon)
+        self.layers = nn.ModuleList(Layer(a) for _ in range(a.layers))
+        self.head = nn.Sequential(
+            nn.Linear(a.hidden, a.hidden), nn.GELU(), nn.LayerNorm(a.hidden), nn.Linear(a.hidden, 1)
+        )
 
     def forward(self, batch: Batch, kernels: Kernels) -> Tensor:
         """Logits of the batch's markers, float32."""
@@ -130,17 +167,17 @@ class Network(nn.Module):
         rate = self.dropout if self.training else 0.0
         x = F.dropout(x, rate, self.training)
         for layer in self.layers:
-            x = layer(x, kernels, rate)
+            x = layer(x, kernels, self.relative, rate)
         logits: Tensor = self.head(x.index_select(0, batch["mark_at"])).squeeze(-1)
         return logits.float()
 
-    def load_arrays(self, arrays: Mapping[str, npt.NDArray[Any]]) -> list[str]:
+    def load_arrays(self, arrays: Arrays) -> list[str]:
         """Takes weights by name and returns the names that were not given."""
         missing = []
         with torch.no_grad():
-            for name, parameter in self.named_parameters():
+            for name, tensor in self.state_dict().items():
                 if name in arrays:
-                    parameter.copy_(torch.from_numpy(np.asarray(arrays[name], np.float32)))
+                    tensor.copy_(torch.from_numpy(np.asarray(arrays[name], np.float32)))
                 else:
                     missing.append(name)
         return missing
@@ -155,13 +192,10 @@ def log_softmax(logits: Tensor, batch: Batch) -> Tensor:
     return shifted - total.log()[row]
 
 
-def save(path: Path, arrays: Mapping[str, Tensor]) -> None:
-    """Half precision, rounded to 8 bits of mantissa: 8-bit export keeps no more, and zeros compress away."""
-    halves = {n: t.detach().cpu().numpy().astype(np.float16) for n, t in arrays.items()}
-    rounded: dict[str, Any] = {n: ((h.view(np.uint16) + 2) & 0xFFFC).view(np.float16) for n, h in halves.items()}
-    np.savez(path, **rounded)
-
-
-def load(path: Path) -> dict[str, npt.NDArray[np.float32]]:
-    with np.load(path) as archive:
-        return {name: archive[name].astype(np.float32) for name in archive.files}
+def restored(path: Path, dropout: float = 0.0) -> Network:
+    """A network with all its weights from a file that training wrote."""
+    architecture, arrays = load(path)
+    net = Network(architecture, dropout)
+    if missing := net.load_arrays(arrays):
+        raise SystemExit(f"{path} has no {', '.join(missing)}")
+    return net

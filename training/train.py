@@ -1,4 +1,4 @@
-"""Trains the network on one GPU and keeps the moving average of its weights."""
+"""Trains the network on one GPU for a given time and keeps the moving average of its weights."""
 
 from __future__ import annotations
 
@@ -9,69 +9,76 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from training import base, network
-from training.batches import Batch, Draw, Packer, Shape, plan
-from training.calibrate import DEV_WEIGHT, apply, fit, judged, save_answers
-from training.data import BENCH, DEV, HELD_OUT, Archive
-from training.evaluate import answer, chosen_rows
+from training.architecture import ARCHITECTURES, POSITIONS
+from training.batches import Batch, Packer, Shape, drawn
+from training.calibrate import apply, fit, save_answers, weighed
+from training.data import Archive
+from training.evaluate import SPLITS, answer, chosen_rows
 from training.metrics import report
-from training.network import Kernels, Network, log_softmax
+from training.network import Kernels, Network, log_softmax, restored, visible, who_sees
+from training.weights import load, save
 
 SCORE = 1
+TOLERANCE = 0.03  # of the compiled attention against the plain one, in bfloat16
 
 
-class Packed(Dataset[Batch]):
+class Stream(IterableDataset[Batch]):
     """Batches packed in worker processes, ahead of the GPU."""
 
-    def __init__(self, packer: Packer, batches: list[list[Draw]], peers: bool) -> None:
-        self.packer, self.batches, self.peers = packer, batches, peers
+    def __init__(self, packer: Packer, seed: int) -> None:
+        self.packer, self.seed = packer, seed
 
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    def __getitem__(self, index: int) -> Batch:
+    def __iter__(self) -> Iterator[Batch]:
         torch.set_num_threads(1)
-        batch = self.packer.pack(self.batches[index])
-        if not self.peers:
-            batch["mark"].zero_()
-        return batch
+        info = get_worker_info()
+        number, workers = (info.id, info.num_workers) if info else (0, 1)
+        draws = drawn(self.packer.archive, self.seed, number, workers)
+        return map(self.packer.pack, self.packer.groups(draws))
 
 
-def stream(data: Packed, workers: int, cuda: bool) -> Iterator[Batch]:
-    ahead = 4 if workers else None
-    yield from DataLoader(data, batch_size=None, num_workers=workers, prefetch_factor=ahead, pin_memory=cuda)
+def targets(batch: Batch, smoothing: tuple[float, float], spread: tuple[float, float]) -> Tensor:
+    """The probabilities to learn, flat over all markers: (of noisy rows, of clean rows) in each pair.
+
+    A little goes to all options. Levels of a score are ordered, so most of what the right one gives goes to its
+    neighbours: each is worth `spread` times the one nearer to it.
+    """
+    row, gold = batch["mark_row"], batch["row_gold"]
+    rows, clean = gold.shape[0], batch["row_clean"].bool()
+    score = batch["row_kind"] == SCORE
+    level = torch.arange(len(row), device=row.device)
+    base = torch.where(score, torch.where(clean, spread[1], spread[0]), 0.0)
+    worth = base[row] ** (level - gold[row]).abs()  # 0 ** 0 is 1
+    whole = torch.zeros(rows, device=row.device).index_add(0, row, worth)
+    worth = worth / whole.clamp(min=1)[row]  # padding has none
+    given = torch.where(clean, smoothing[1], smoothing[0])[row]
+    return (1 - given) * worth + given / batch["row_options"][row]
 
 
 def losses(
-    logits: Tensor, batch: Batch, smoothing: float, ordinal: float, taught: Tensor | None = None, trust: float = 0.0
+    logits: Tensor, batch: Batch, target: Tensor, ordinal: float, taught: Tensor | None = None, trust: float = 0.0
 ) -> tuple[Tensor, Tensor]:
     """The mean loss over rows, and the plain log-loss for the log.
 
-    A score's levels are ordered: its cross-entropy is joined by the squared distance between the cumulative
-    distributions, so that a near miss costs less than a far one. With a teacher's log-probabilities (`taught`) the
-    target is a mixture of the label and what the teacher says: labels are noisy, and it has seen the others.
+    The cross-entropy of a score is joined by the squared distance between the cumulative distributions, so that a near
+    miss costs less than a far one. With a teacher's log-probabilities (`taught`) the target is a mixture of the label
+    and what the teacher says: labels are noisy, and it has seen the others.
     """
     row, valid = batch["mark_row"], batch["row_index"] >= 0
-    rows, count = valid.shape[0], batch["row_options"].float()
+    rows, options = valid.shape[0], batch["row_options"].float()
     log_p = log_softmax(logits, batch)
-    plain = -log_p[batch["row_gold"]]
-    spread = -torch.zeros(rows, device=logits.device).index_add(0, row, log_p) / count
-    loss = (1 - smoothing) * plain + smoothing * spread
     if taught is not None:
-        said = -torch.zeros(rows, device=logits.device).index_add(0, row, taught.exp() * log_p)
-        loss = (1 - trust) * loss + trust * said
+        target = (1 - trust) * target + trust * taught.exp()
+    loss = -torch.zeros(rows, device=logits.device).index_add(0, row, target * log_p)
     if ordinal:
-        level = torch.arange(len(row), device=row.device)
-        running = log_p.exp().double().cumsum(0)
-        before = (running - log_p.exp().double())[batch["row_first"]]
-        gap = running - before[row] - (level >= batch["row_gold"][row]).double()
+        gap = (log_p.exp() - target).double().cumsum(0)  # each row's differences add up to nothing
         distance = torch.zeros(rows, device=logits.device).index_add(0, row, gap.square().float())
-        loss = loss + ordinal * torch.where(batch["row_kind"] == SCORE, distance / (count - 1).clamp(min=1) * 2, 0.0)
-    total = valid.sum()
+        loss = loss + ordinal * torch.where(batch["row_kind"] == SCORE, distance / (options - 1).clamp(min=1) * 2, 0.0)
+    plain, total = -log_p[batch["row_gold"]], valid.sum()
     return (loss * valid).sum() / total, ((plain * valid).sum() / total).detach()
 
 
@@ -93,37 +100,89 @@ def groups(net: Network, rate: float, decay: float) -> list[dict[str, object]]:
 
 def pace(step: int, progress: float, warmup: int) -> float:
     """Warm up, then fall linearly to nothing."""
-    return min(1.0, (step + 1) / warmup) * max(0.01, 1 - progress)
+    return min(1.0, (step + 1) / warmup) * max(0.0, 1 - progress)
+
+
+def agrees(net: Network, kernels: Kernels) -> bool:
+    """Whether the attention in use gives what the rule says, and its gradient, on some tokens of the loaded batch."""
+    a, slot, device, tokens = net.architecture, kernels.slot, kernels.device, kernels.shape.tokens
+    real = torch.bfloat16 if device.type == "cuda" else torch.float32
+    some = torch.randperm(int(slot["used"]), device=device)[:256]
+    x = torch.randn(tokens, 3 * a.hidden, device=device, dtype=real, requires_grad=True)
+    weight = torch.randn(a.heads, len(some), a.width, device=device)
+    found = []
+    for plain in (False, True):
+        q, k, v = x.view(1, tokens, 3, a.heads, a.width).permute(2, 0, 3, 1, 4).unbind(0)
+        if plain:
+            every = torch.arange(tokens, device=device)
+            seen = visible(*who_sees(slot), some[:, None], every[None])
+            score = q[0, :, some].float() @ k[0].float().transpose(1, 2) / math.sqrt(a.width)
+            if net.relative is not None:
+                place = slot["position"]
+                score = score + net.relative[:, place[some][:, None] - place[None] + POSITIONS - 1]
+            out = score.masked_fill(~seen, -torch.inf).softmax(-1) @ v[0].float()
+        else:
+            out = kernels.attend(q, k, v, net.relative)[0, :, some].float()
+        (slope,) = torch.autograd.grad((out * weight).sum(), x)
+        found.append((out.detach(), slope.float()))
+    errors = [float((mine - right).norm() / right.norm()) for mine, right in zip(*found, strict=True)]
+    print(f"attention is off by {errors[0]:.5f}, its gradient by {errors[1]:.5f}", flush=True)
+    return max(errors) < TOLERANCE
+
+
+def working_kernels(net: Network, device: torch.device, shape: Shape, batch: Batch) -> Kernels:
+    """Kernels that were seen to give the right result here."""
+    for full_blocks in (True, False):
+        kernels = Kernels(device, shape, full_blocks)
+        kernels.load(batch)
+        try:
+            if device.type != "cuda" or agrees(net, kernels):
+                return kernels
+        except Exception as e:
+            print(f"attention with full_blocks={full_blocks} does not run: {e!r}"[:2000], flush=True)
+        torch._dynamo.reset()
+    raise SystemExit("no attention kernel works on this machine")
+
+
+def averaged(net: Network, average: list[Tensor]) -> dict[str, np.ndarray]:
+    """All weights by name, the trained ones as their average."""
+    named = dict(zip((n for n, _ in net.named_parameters()), average, strict=True))
+    return {n: named.get(n, t).half().cpu().numpy() for n, t in net.state_dict().items()}
 
 
 def train(args: argparse.Namespace) -> None:
-    started = time.time()
     torch.manual_seed(args.seed)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     cuda = device.type == "cuda"
     torch.set_float32_matmul_precision("high")
     archive, shape = Archive.load(args.archive), Shape.of(args.tokens)
-    packer, kernels = Packer(archive, shape), Kernels(device, shape)
-    net = Network(args.dropout, args.depth)
+    packer = Packer(archive, shape)
+    net = restored(args.start, args.dropout) if args.start else Network(ARCHITECTURES[args.architecture], args.dropout)
     if args.base:
-        missing = net.load_arrays(base.load(args.base))
+        architecture, arrays = load(args.base)
+        missing = net.load_arrays(arrays)
+        assert architecture == net.architecture, architecture
         assert all(name.startswith("head") for name in missing), missing
-    if args.start:
-        assert not net.load_arrays(network.load(args.start))
     net.to(device)
-    teacher = None
-    if args.teacher:
-        teacher = Network(0.0, args.depth).to(device).eval().requires_grad_(False)
-        assert not teacher.load_arrays(network.load(args.teacher))
-    batches = plan(archive, packer, args.total * 1e6, args.order or args.seed)
+    teacher = restored(args.teacher).to(device).eval().requires_grad_(False) if args.teacher else None
     optimiser = torch.optim.AdamW(groups(net, args.lr, args.layer_decay), betas=(0.9, 0.98), fused=cuda)
     live: list[Tensor] = list(net.parameters())
     average = [p.detach().clone() for p in live]
     args.out.mkdir(parents=True, exist_ok=True)
-    print(f"{args.name}: {len(batches)} steps of {args.tokens} tokens, {sum(map(len, batches))} rows", flush=True)
-    began, seen, mean = time.time(), 0, torch.zeros((), device=device)
-    for step, host in enumerate(stream(Packed(packer, batches, not args.no_peers), args.workers, cuda)):
-        progress = max(step / len(batches), (time.time() - started) / args.seconds)
+    ahead = 4 if args.workers else None
+    stream = DataLoader(
+        Stream(packer, args.order or args.seed), None, num_workers=args.workers, prefetch_factor=ahead, pin_memory=cuda
+    )
+    batches = iter(stream)
+    kernels = working_kernels(net, device, shape, next(batches))
+    print(f"{args.name}: {args.tokens} tokens a step, ready", flush=True)
+    began = time.time()
+    start, seen, step, mean = args.began or began, 0, 0, torch.zeros((), device=device)
+    logged, saved = 0.0, began
+    smoothing, spread = (args.smoothing, args.clean_smoothing), (args.spread, args.clean_spread)
+    for step, host in enumerate(batches):
+        now = time.time()
+        progress = max((now - start) / args.seconds, step / args.steps if args.steps else 0.0)
         if progress >= 1:
             break
         for g in optimiser.param_groups:
@@ -135,39 +194,42 @@ def train(args: argparse.Namespace) -> None:
                 with torch.no_grad():
                     taught = log_softmax(teacher(batch, kernels), batch)
             logits = net(batch, kernels)
-        loss, plain = losses(logits, batch, args.smoothing, args.ordinal, taught, args.trust)
+        loss, plain = losses(logits, batch, targets(batch, smoothing, spread), args.ordinal, taught, args.trust)
         optimiser.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         nn.utils.clip_grad_norm_(live, 1.0)
         optimiser.step()
         with torch.no_grad():
             torch._foreach_lerp_(average, live, 1 - min(args.average, (step + 1) / (step + 10)))
-        seen += int((host["doc"] < host["doc"][-1]).sum()) if step % 50 == 0 else shape.tokens
+        seen += int(host["used"])
         mean = plain if step == 0 else mean.lerp(plain, 0.02)
-        if step % args.log == 0 or step == 20:
-            elapsed = time.time() - began
-            speed = f"{elapsed:.0f}s {seen / elapsed / 1e6:.2f}M tok/s"
-            print(f"{args.name} {step}/{len(batches)} nll {float(mean):.4f} {speed}", flush=True)
-            if step and not args.no_save:  # a machine may be taken away at any time
-                names = [n for n, _ in net.named_parameters()]
-                network.save(args.out / f"{args.name}.npz", dict(zip(names, average, strict=True)))
-    print(f"{args.name}: trained {time.time() - began:.0f}s", flush=True)
+        if now - logged > args.log:
+            if not math.isfinite(float(mean)):
+                raise SystemExit(f"{args.name}: the loss is not a number any more")
+            logged, taken = now, time.time() - began
+            speed = f"{taken:.0f}s {seen / 1e6:.1f}M tokens {seen / taken / 1e6:.3f}M/s"
+            print(f"{args.name} {step} {progress:.3f} loss {float(mean):.4f} {speed}", flush=True)
+        if now - saved > args.save:  # a machine may be taken away at any time
+            saved = now
+            save(args.out / f"{args.name}.npz", net.architecture.name, averaged(net, average))
+    print(f"{args.name}: trained {time.time() - began:.0f}s, {step} steps, {seen / 1e6:.1f}M tokens", flush=True)
+    del batches, stream
     with torch.no_grad():
         torch._foreach_copy_(live, average)
+    save(args.out / f"{args.name}.npz", net.architecture.name, averaged(net, average))
+    (args.out / f"{args.name}.done").touch()
     finish(args, net, kernels, packer)
 
 
 def finish(args: argparse.Namespace, net: Network, kernels: Kernels, packer: Packer) -> None:
-    """Evaluates the averaged weights and writes them with their answers."""
+    """Evaluates the averaged weights and keeps their answers."""
     began = time.time()
-    if not args.no_save:
-        network.save(args.out / f"{args.name}.npz", dict(net.named_parameters()))
     found = {}
-    for name, split in (("held_out", HELD_OUT), ("dev", DEV), ("bench", BENCH)):
-        if rows := chosen_rows(packer.archive, split):
-            found[name] = answer(net, kernels, packer, rows, not args.no_peers)
+    for name, split in SPLITS.items():
+        if rows := chosen_rows(packer.archive, split, args.evaluate):
+            found[name] = answer(net, kernels, packer, rows)
             save_answers(args.out / f"{args.name}.{name}.npz", found[name])
-    temperatures = fit([*judged(found.get("held_out", [])), *judged(found["dev"], DEV_WEIGHT)])
+    temperatures = fit(weighed(*(found.get(name, []) for name in ("held_out", "dev", "kept"))))
     summary: dict[str, object] = {"args": {k: str(v) for k, v in vars(args).items()}, "temperatures": temperatures}
     for name, answers in found.items():
         raw, scaled = report(answers), report(apply(answers, temperatures))
@@ -175,34 +237,38 @@ def finish(args: argparse.Namespace, net: Network, kernels: Kernels, packer: Pac
         summary[name] = {"raw": raw._asdict(), "scaled": scaled._asdict()}
         if name == "dev":
             print(" ".join(f"{t}={v:.3f}" for t, v in raw.tasks.items()), flush=True)
-    print(f"evaluated {time.time() - began:.0f}s; temperatures {json.dumps(temperatures)}")
+    print(f"evaluated {time.time() - began:.0f}s; temperatures {json.dumps(temperatures)}", flush=True)
     (args.out / f"{args.name}.json").write_text(json.dumps(summary, indent=1))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--archive", type=Path, required=True, help="made by training.data")
+    parser.add_argument("--architecture", choices=ARCHITECTURES, default="gte-small")
     parser.add_argument("--base", type=Path, help="pretrained encoder, made by training.base")
     parser.add_argument("--start", type=Path, help="go on from these weights")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--name", default="run")
-    parser.add_argument("--total", type=float, default=300, help="million tokens to train on")
-    parser.add_argument("--seconds", type=float, default=math.inf, help="finish the schedule so long after the start")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="the rate falls to nothing in this time")
+    parser.add_argument("--began", type=float, help="when the schedule began (Unix time), to take up a broken run")
+    parser.add_argument("--steps", type=int, default=0, help="stop after so many steps")
     parser.add_argument("--tokens", type=int, default=32768, help="tokens in a batch")
     parser.add_argument("--lr", type=float, default=3e-4)
     parser.add_argument("--layer-decay", type=float, default=0.95)
     parser.add_argument("--warmup", type=int, default=200)
     parser.add_argument("--dropout", type=float, default=0.1)
-    parser.add_argument("--smoothing", type=float, default=0.05)
+    parser.add_argument("--smoothing", type=float, default=0.08, help="what right options give to all, public tasks")
+    parser.add_argument("--clean-smoothing", type=float, default=0.02, help="the same, tasks of our own")
+    parser.add_argument("--spread", type=float, default=0.2, help="worth of the levels beside the right one, public")
+    parser.add_argument("--clean-spread", type=float, default=0.06, help="the same, tasks of our own")
     parser.add_argument("--ordinal", type=float, default=0.5, help="weight of the ordinal loss of scores")
     parser.add_argument("--average", type=float, default=0.998, help="decay of the weights' moving average")
     parser.add_argument("--teacher", type=Path, help="weights of an earlier run whose answers are learnt as well")
     parser.add_argument("--trust", type=float, default=0.5, help="weight of the teacher's answers")
-    parser.add_argument("--no-peers", action="store_true", help="markers do not see each other")
-    parser.add_argument("--no-save", action="store_true", help="do not keep the weights (ablations)")
-    parser.add_argument("--depth", type=int, default=network.LAYERS, help="fewer layers, for a quick try")
     parser.add_argument("--workers", type=int, default=10)
-    parser.add_argument("--log", type=int, default=500)
+    parser.add_argument("--log", type=float, default=15, help="seconds between lines of the log")
+    parser.add_argument("--save", type=float, default=120, help="seconds between saved weights")
+    parser.add_argument("--evaluate", type=int, default=0, help="at most so many rows of each split (0: all)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--order", type=int, default=0, help="another seed for the order of the rows alone")
     train(parser.parse_args())

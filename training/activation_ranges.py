@@ -8,38 +8,40 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from training.architecture import Architecture
 from training.batches import Draw, Packer, Shape
 from training.data import HELD_OUT, TRAIN, Archive
-from training.network import LAYERS, Kernels, Network, load
+from training.network import Kernels, restored
+from training.weights import save
 
 
 class Recorder(Kernels):
     """Plain kernels that remember the largest magnitude of every channel they see."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, a: Architecture, shape: Shape) -> None:
         super().__init__(torch.device("cpu"), shape)
+        self.a = a
         self.top: dict[str, Tensor] = {}
         self.calls = 0
         self.after = self._record
 
     def note(self, name: str, x: Tensor) -> None:
-        used = x[self.slot["doc"] < self.slot["doc"][-1]].abs().amax(0)
+        used = x[: int(self.slot["used"])].abs().amax(0)
         self.top[name] = torch.maximum(self.top[name], used) if name in self.top else used
 
-    def _record(self, x: Tensor, y: Tensor, w: list[Tensor], rate: float, training: bool) -> Tensor:
-        f, layer, n = torch.nn.functional, f"layers.{self.calls % LAYERS}", (x.shape[-1],)
+    def _record(self, x: Tensor, y: Tensor, w: list[Tensor], epsilon: float, rate: float, training: bool) -> Tensor:
+        f, layer, n = torch.nn.functional, f"layers.{self.calls % self.a.layers}", (x.shape[-1],)
         self.calls += 1
-        middle = f.layer_norm(x + f.linear(y, w[0], w[1]), n, w[2], w[3], 1e-12)
+        middle = f.layer_norm(x + f.linear(y, w[0], w[1]), n, w[2], w[3], epsilon)
         inner = f.gelu(f.linear(middle, w[4], w[5]))
         for part, value in (("qkv", x), ("out", y), ("up", middle), ("down", inner)):
             self.note(f"{layer}.{part}", value)
-        return f.layer_norm(middle + f.linear(inner, w[6], w[7]), n, w[8], w[9], 1e-12)
+        return f.layer_norm(middle + f.linear(inner, w[6], w[7]), n, w[8], w[9], epsilon)
 
 
 def main() -> None:
@@ -50,17 +52,15 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     archive, shape = Archive.load(args.archive), Shape.of(1024)
-    packer, recorder = Packer(archive, shape), Recorder(shape)
-    network = Network().eval()
-    network.load_arrays(load(args.weights))
+    network = restored(args.weights).eval()
+    packer, recorder = Packer(archive, shape), Recorder(network.architecture, shape)
     rows = np.concatenate([archive.rows(TRAIN), archive.rows(HELD_OUT)])
     rows = rows[packer.cost[rows] < 512]
     chosen = np.random.default_rng(0).permutation(rows)[: args.rows]
     with torch.no_grad():
-        for draws in packer.group([Draw(int(r), None) for r in chosen]):
+        for draws in packer.groups(Draw(int(r), None) for r in chosen):
             network(recorder.load(packer.pack(draws)), recorder)
-    found: dict[str, Any] = {n: t.numpy() for n, t in recorder.top.items()}
-    np.savez(args.out, **found)
+    save(args.out, network.architecture.name, {n: t.numpy() for n, t in recorder.top.items()})
 
 
 if __name__ == "__main__":

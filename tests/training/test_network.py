@@ -1,0 +1,196 @@
+"""The network that is trained: who sees whom, what is drawn, what is learnt."""
+
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
+
+import torch
+
+from training.architecture import POSITIONS, Architecture
+from training.base import by_distance
+from training.batches import BLOCK, Draw, Packer, Shape, drawn, shares
+from training.data import TRAIN, Archive
+from training.evaluate import answer
+from training.network import Kernels, Network, log_softmax, restored, visible, who_sees
+from training.train import agrees, averaged, losses, pace, targets
+from training.weights import save
+
+pytestmark = pytest.mark.torch
+
+TINY = Architecture("tiny", 32, 64, 4, 2, 1e-5, relative=True, vocabulary=200)
+SHAPE = Shape.of(512)
+CPU = torch.device("cpu")
+
+
+def archive(rows: int = 60, seed: int = 1) -> Archive:
+    """Random rows of three tasks and all kinds, some of them longer than a block."""
+    rng = np.random.default_rng(seed)
+    options = rng.integers(2, 9, rows)
+    kind = rng.integers(0, 3, rows)
+    options[kind == 2] = 2
+    lengths = np.concatenate([[rng.integers(0, 150), rng.integers(1, 12), *rng.integers(0, 8, n)] for n in options])
+    table = np.stack([options, rng.integers(0, options), kind, rng.integers(0, 3, rows), np.zeros(rows)], 1)
+    tokens = rng.integers(110, 200, lengths.sum()).astype(np.uint16)
+    links = np.arange(len(lengths), dtype=np.int32)
+    return Archive.of(tokens, lengths.astype(np.int64), links, table.astype(np.int64), ["everyday_a/x", "story/b", "c"])
+
+
+ROWS = archive()
+PACKER = Packer(ROWS, SHAPE)
+
+
+def tiny(seed: int = 1) -> Network:
+    torch.manual_seed(seed)
+    net = Network(TINY)
+    net.eval()
+    with torch.no_grad():
+        for p in net.parameters():
+            if p.dim() > 1:
+                p.normal_(0, 0.3)
+    return net
+
+
+def test_batches_hold_whole_rows_and_every_token_is_counted() -> None:
+    groups = list(PACKER.groups(Draw(r, None) for r in range(60)))
+    assert [draw.row for group in groups for draw in group] == list(range(60))
+    for group in groups:
+        batch = PACKER.pack(group)
+        assert int(batch["used"]) == sum(PACKER.cost_of(draw) for draw in group) <= SHAPE.tokens
+        assert batch["row_index"].tolist()[: len(group)] == [draw.row for draw in group]
+
+
+def test_blocks_that_are_listed_are_the_ones_in_which_something_is_seen() -> None:
+    every = torch.arange(SHAPE.tokens)
+    for group in PACKER.groups(Draw(r, None) for r in range(60)):
+        batch = PACKER.pack(group)
+        seen = visible(*who_sees(batch), every[:, None], every[None])
+        squares = seen.view(-1, BLOCK, SHAPE.tokens // BLOCK, BLOCK)
+        assert torch.equal(squares.any(3).any(1), batch["near"])
+        assert not (batch["full"] & ~squares.all(3).all(1)).any()
+
+
+def test_who_sees_whom() -> None:
+    draw = Draw(int(np.argmax(ROWS.options)), None)
+    batch = PACKER.pack([draw])
+    links = ROWS.links[ROWS.first[draw.row] :][: 2 + ROWS.options[draw.row]]
+    state, lead, first, second = (int(n) for n in ROWS.lengths[links[:4]] + [2, 2, 1, 1])
+    starts = np.cumsum([0, state, lead, first, second]).tolist()
+
+    def sees(q: int, k: int) -> bool:
+        return bool(visible(*who_sees(batch), torch.tensor(q), torch.tensor(k)))
+
+    _, instructions, one, two, _ = starts
+    assert sees(0, instructions - 1)
+    assert not sees(0, instructions)
+    assert sees(instructions, 0)
+    assert not sees(instructions, one)
+    assert all(sees(one, k) for k in (0, instructions, one, two))
+    assert sees(two, one)
+    if first > 1:
+        assert not sees(two, one + 1)
+        assert not sees(one + 1, two)
+
+
+def test_company_and_the_order_of_options_do_not_matter() -> None:
+    net, kernels = tiny(), Kernels(CPU, SHAPE)
+    rows = [int(r) for r in np.flatnonzero(ROWS.kind == 0)[:6]]
+    together = answer(net, kernels, PACKER, rows)
+    for row, found in zip(rows, together, strict=True):
+        alone = answer(net, kernels, PACKER, [row])[0]
+        assert np.abs(alone.logits - found.logits).max() < 1e-4
+        order = np.random.default_rng(row).permutation(ROWS.options[row])
+        batch = kernels.load(PACKER.pack([Draw(row, order)]))
+        with torch.no_grad():
+            turned = net(batch, kernels)[: len(order)].numpy()
+        assert np.abs(turned - found.logits[order]).max() < 1e-4
+
+
+def test_the_attention_agrees_with_the_rule() -> None:
+    kernels = Kernels(CPU, SHAPE)
+    kernels.load(PACKER.pack(next(PACKER.groups(Draw(r, None) for r in range(60)))))
+    assert agrees(tiny(), kernels)
+
+
+def test_far_positions_have_the_bias_of_the_last_bucket() -> None:
+    table = by_distance(np.arange(64, dtype=np.float32).reshape(32, 2))
+    middle = POSITIONS - 1
+    assert table.shape == (2, 2 * POSITIONS - 1)
+    assert table[0, [middle, middle + 1, middle + 7, middle + 128, -1]].tolist() == [0, 2, 14, 30, 30]
+    assert table[1, [middle - 1, middle - 7, middle - 128, 0]].tolist() == [35, 47, 63, 63]
+
+
+def test_draws_keep_the_shares_and_come_back_only_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("training.batches.CHUNK", 50)
+    rows, share = shares(ROWS)
+    assert np.array_equal(rows, ROWS.rows(TRAIN))
+    by_hand = np.array([ROWS.tasks[t].startswith("everyday_") for t in ROWS.task])
+    assert share[by_hand].sum() == pytest.approx(0.14)
+    count = np.bincount([draw.row for draw in islice(drawn(ROWS, 1), 2000)], minlength=60)
+    assert np.abs(count - share * 2000).max() <= 3
+    workers = [[d.row for d in islice(drawn(ROWS, 1, w, 2), 500)] for w in range(2)]
+    assert np.abs(np.bincount(np.concatenate(workers), minlength=60) - share * 1000).max() <= 4
+
+
+def test_a_cut_list_keeps_the_right_option() -> None:
+    for draw in islice(drawn(ROWS, 2), 400):
+        if draw.keep is not None:
+            assert ROWS.gold[draw.row] in draw.keep
+            assert 2 <= len(draw.keep) < ROWS.options[draw.row]
+
+
+def test_targets_are_probabilities_that_lean_to_the_neighbours_of_a_level() -> None:
+    batch = PACKER.pack(next(PACKER.groups(Draw(r, None) for r in range(60))))
+    wanted = targets(batch, (0.1, 0.02), (0.3, 0.1))
+    for i, row in enumerate(batch["row_index"].tolist()):
+        if row < 0:
+            break
+        at, size = int(batch["row_first"][i]), int(batch["row_options"][i])
+        mine, gold = wanted[at : at + size], int(batch["row_gold"][i]) - at
+        assert float(mine.sum()) == pytest.approx(1, abs=1e-5)
+        assert int(mine.argmax()) == gold
+        if ROWS.kind[row] == 1 and 0 < gold < size - 2:
+            assert mine[gold + 1] > mine[gold + 2]
+            assert mine[gold + 1] == pytest.approx(float(mine[gold - 1]))
+
+
+def test_a_near_miss_costs_less_than_a_far_one() -> None:
+    score = next(r for r in range(60) if ROWS.kind[r] == 1 and ROWS.options[r] > 3 and ROWS.gold[r] == 0)
+    batch = PACKER.pack([Draw(score, None)])
+    wanted = targets(batch, (0.1, 0.02), (0.3, 0.1))
+
+    def cost(level: int) -> float:
+        logits = torch.zeros(SHAPE.markers)
+        logits[level] = 4
+        return float(losses(logits, batch, wanted, 0.5)[0])
+
+    assert cost(0) < cost(1) < cost(2)
+
+
+def test_the_rate_rises_and_falls_to_nothing() -> None:
+    assert pace(0, 0.0, 10) == pytest.approx(0.1)
+    assert pace(20, 0.5, 10) == pytest.approx(0.5)
+    assert pace(20, 1.0, 10) == 0.0
+
+
+def test_a_few_steps_lower_the_loss_and_the_weights_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    net, kernels = tiny(), Kernels(CPU, SHAPE)
+    batch = kernels.load(PACKER.pack(next(PACKER.groups(Draw(r, None) for r in range(60)))))
+    optimiser = torch.optim.AdamW(net.parameters(), 3e-3)
+    wanted, seen = targets(batch, (0.1, 0.02), (0.3, 0.1)), []
+    for _ in range(12):
+        loss, plain = losses(net(batch, kernels), batch, wanted, 0.5)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        seen.append(float(plain))
+    assert seen[-1] < seen[0]
+    monkeypatch.setitem(__import__("training.architecture").architecture.ARCHITECTURES, "tiny", TINY)
+    save(tmp_path / "w.npz", "tiny", averaged(net, [p.detach() for p in net.parameters()]))
+    again = restored(tmp_path / "w.npz").eval()
+    with torch.no_grad():
+        ours, theirs = (log_softmax(n(batch, kernels), batch)[:4] for n in (net, again))
+    assert torch.allclose(ours, theirs, atol=0.05)
