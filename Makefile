@@ -5,17 +5,21 @@ UV := 0.13.7
 INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python
 
 TORCH := 2.13.0
+RAY := 2.55.0
 
-.PHONY: install serve test test-torch check eval-model lock clean
+# Where it can matter which processor the embedded model runs on.
+EMBEDDED_TESTS := tests/embedded tests/test_conformance.py tests/test_docs.py::test_curl_example tests/test_docs_commands.py
+
+.PHONY: install serve test test-torch test-without-vnni test-ray check numbers pictures eval-model lock clean
 
 install: .venv/installed
 
-.venv/installed: requirements-runtime.lock requirements-build.lock pyproject.toml
+.venv/installed: requirements-runtime.lock requirements-build.lock pyproject.toml models/base/pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV)
 	$(INSTALL) --require-hashes --requirement requirements-runtime.lock
 	$(INSTALL) --require-hashes --requirement requirements-build.lock
-	$(INSTALL) --no-deps --no-build-isolation --editable .
+	$(INSTALL) --no-deps --no-build-isolation --editable . --editable ./models/base
 	touch $@
 
 .venv/installed-dev: .venv/installed requirements.lock
@@ -26,8 +30,8 @@ serve: install
 	$(BIN)/decided serve
 
 # Three at a time, a file each: most tests wait for a server more than they work.
-test: .venv/installed-dev
-	$(BIN)/python -m pytest -n 3 --dist loadfile
+test: .venv/installed-dev  ## all that the README needs; some of it: make test ARGS="tests/spec -k capacity"
+	$(BIN)/python -m pytest -n 3 --dist loadfile $(ARGS)
 
 .venv-torch/installed: requirements.lock requirements-torch.lock pyproject.toml
 	$(PYTHON) -m venv .venv-torch
@@ -38,13 +42,34 @@ test: .venv/installed-dev
 	.venv-torch/bin/uv pip install --quiet --python .venv-torch/bin/python --no-deps --no-build-isolation --editable .
 	touch $@
 
-test-torch: .venv-torch/installed  ## the kinds that need PyTorch, in an environment of their own
-	.venv-torch/bin/python -m pytest tests/torch -m 'torch and not slow' -n 3 --dist loadfile
+test-torch: .venv-torch/installed  ## what needs PyTorch, in an environment of its own; without it, a failure
+	.venv-torch/bin/python -c "import gliclass, laya, opendecider, peft, torch, transformers"
+	.venv-torch/bin/python -m pytest tests/torch tests/training -m 'torch and not slow' -n 3 --dist loadfile $(ARGS)
+
+.venv-ray/installed: requirements.lock pyproject.toml
+	$(PYTHON) -m venv .venv-ray
+	.venv-ray/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV)
+	.venv-ray/bin/uv pip install --quiet --python .venv-ray/bin/python --requirement requirements.lock "ray[data]==$(RAY)"
+	.venv-ray/bin/uv pip install --quiet --python .venv-ray/bin/python --no-deps --no-build-isolation --editable .
+	touch $@
+
+test-ray: .venv-ray/installed  ## decided run --ray, on a local Ray; not part of CI, which Ray's start would double
+	.venv-ray/bin/python -m pytest tests/commands/test_run_ray.py -m ray
+
+test-without-vnni: .venv/installed-dev  ## the embedded model as x86 processors without VNNI serve it, on any machine
+	PYTHONPATH=$(CURDIR)/tests/support/without_vnni $(BIN)/python -m pytest -n 3 --dist loadfile $(EMBEDDED_TESTS)
+
+numbers: .venv/installed-dev  ## after a change of the model: write all numbers of the docs and golden files anew
+	$(BIN)/python -m tests.numbers
+
+pictures: .venv/installed-dev  ## after a change of the model or the page: take the pictures of the docs anew
+	$(BIN)/python -m tests.page.screenshots
 
 check: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
 
 eval-model: install  ## how good the served model is: make eval-model DATA=folder ARGS="--reorder 200"
 	$(BIN)/python benchmarks/quality.py $(DATA) $(ARGS)
@@ -60,4 +85,4 @@ lock: install  ## pin the newest releases that pyproject.toml admits
 		--constraint requirements.lock --group torch --output-file requirements-torch.lock
 
 clean:
-	rm -rf .venv .venv-torch .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-torch .venv-ray .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -7,6 +7,8 @@ import pytest
 
 from tests.support.server import Server, running_server
 
+pytest.register_assert_rewrite("tests.conformance", "tests.spec.checks", "tests.spec.wire")  # so that they say why
+
 if (
     signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 ):  # tests run in the background: processes they start would inherit it

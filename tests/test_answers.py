@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decided.answers import answer, normalised
-from decided.contract import Choice, ChoiceAnswer, Noul, NoulAnswer, Score, ScoreAnswer
+from decided.contract.answers import answer, normalise
+from decided.contract.types import Choice, ChoiceAnswer, Noul, NoulAnswer, Score, ScoreAnswer
 from decided.errors import InferenceFailed
 
 weights = st.lists(st.floats(0, 1e6, allow_subnormal=False), min_size=1, max_size=256).filter(lambda w: sum(w) > 1e-3)
@@ -59,4 +59,4 @@ def test_a_noul_is_the_probability_of_true(no: float, yes: float) -> None:
 @pytest.mark.parametrize("bad", [[math.nan, 1.0], [math.inf, 1.0], [0.0, 0.0], [-0.1, 1.1], [1.0], [1.0, 1.0, 1.0], []])
 def test_what_is_no_distribution_is_a_failure_of_the_model(bad: list[float]) -> None:
     with pytest.raises(InferenceFailed):
-        normalised(bad, 2)
+        normalise(bad, 2)

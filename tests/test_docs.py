@@ -1,7 +1,7 @@
 """The docs are complete and true: what they must name is read from the code, and their examples are run.
 
 An example is a `sh` block with a curl call; the `json answer` or `ndjson answer` block after it is what the server
-said. When the model or the contract changed, `python -m tests.test_docs` writes those blocks anew.
+said, in float32. When the model or the contract changed, `make numbers` writes those blocks anew.
 """
 
 import inspect
@@ -21,13 +21,16 @@ from typing import Any, NamedTuple, TypeVar, cast
 import msgspec
 import pytest
 
-from decided import cli, connection, contract, listener, reading
-from decided.app import App
-from decided.engine import KINDS
-from decided.errors import DecidedError, StartError
-from decided.playground import Playground
+from decided import cli
+from decided.contract import decoding as reading
+from decided.contract import types as contract
+from decided.engines.api import KINDS
+from decided.errors import WORKER_LOST_EXIT_CODE, DecidedError, StartError
 from decided.settings import Settings, all_settings, default_of, flag, variable
-from tests.support.rounding import TOLERANCE
+from decided.web import connection, listener, parser
+from decided.web.playground import Playground
+from decided.web.routes import App
+from tests.support.precision import AGREEMENT, documented_server
 from tests.support.server import Server, running_server
 
 T = TypeVar("T")
@@ -36,10 +39,11 @@ ROOT = Path(__file__).parents[1]
 README, API, SETTINGS, BEHAVIOUR = (
     ROOT / name for name in ("README.md", "docs/api.md", "docs/settings.md", "docs/behaviour.md")
 )
-PAGES = [README, ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [README, ROOT / "CHANGELOG.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
 ADDRESS = f"http://127.0.0.1:{Settings().port}"
 ANSWER, ANSWER_LINES = "json answer", "ndjson answer"
 ANSWER_WIDTH = 110
+DECIMALS = 4
 
 # Constant of the code -> its row in the table of limits.
 LIMITS = {
@@ -51,12 +55,13 @@ LIMITS = {
     "MAX_REQUEST_ID_CHARACTERS": "request id that is echoed",
     "MAX_HEAD_BYTES": "request line and headers",
     "MAX_DRAINED_BYTES": "rest of a refused body that is read and dropped",
-    "MAX_BYTES_AHEAD": "further requests sent ahead on a connection",
+    "MAX_BYTES_AHEAD": "bytes sent ahead of their turn on a connection",
     "KEEP_ALIVE_S": "a connection without a whole head",
 }
 SET_LIMITS = {
     "max_body_bytes": "request body, as received and as decoded",
     "max_in_flight": "requests admitted at a time",
+    "max_connections": "connections open at a time",
     "request_timeout_s": "time to answer",
 }
 
@@ -158,7 +163,7 @@ def test_kinds_of_models() -> None:
 
 def test_exit_codes() -> None:
     codes = {str(kind.exit_code) for kind in tree(StartError)}
-    assert {row[0] for row in table(section(SETTINGS, "Exit codes"))} == {"0", *codes}
+    assert {row[0] for row in table(section(SETTINGS, "Exit codes"))} == {"0", *codes, str(WORKER_LOST_EXIT_CODE)}
 
 
 def test_routes() -> None:
@@ -172,7 +177,7 @@ def test_limits() -> None:
     rows = {row[0]: row for row in table(section(API, "Limits"))}
     found = {
         name: value
-        for module in (contract, reading, connection, listener)
+        for module in (contract, reading, connection, listener, parser)
         for name, value in vars(module).items()
         if type(value) in (int, float) and name.isupper() and not name.startswith("_")
     }
@@ -281,8 +286,7 @@ def test_json_is_json(block: Block) -> None:
 
 @pytest.fixture(scope="module")
 def default_server() -> Iterator[Server]:
-    """A server as the README starts it."""
-    with running_server("--model", Settings().model, module="decided") as running:
+    with documented_server() as running:
         yield running
 
 
@@ -336,7 +340,7 @@ def environment() -> dict[str, str]:
 
 
 def assert_like(shown: Any, real: Any, where: str) -> None:
-    """The same keys in the same order, the same words, and numbers as near as `TOLERANCE`."""
+    """The same keys in the same order, the same words, and numbers but for their rounding."""
     assert type(shown) is type(real) or {type(shown), type(real)} == {int, float}, where
     if isinstance(shown, dict):
         assert list(shown) == list(real), where
@@ -347,7 +351,7 @@ def assert_like(shown: Any, real: Any, where: str) -> None:
         for index, pair in enumerate(zip(shown, real, strict=True)):
             assert_like(*pair, f"{where}[{index}]")
     elif isinstance(shown, float):
-        assert shown == pytest.approx(real, abs=TOLERANCE), where
+        assert shown == pytest.approx(real, abs=AGREEMENT + 0.5 * 10**-DECIMALS), where
     else:
         assert shown == real, where
 
@@ -357,7 +361,7 @@ def assert_like(shown: Any, real: Any, where: str) -> None:
 
 def laid_out(value: Any, indent: int = 0) -> str:
     """JSON for reading: on one line where it fits, numbers to four decimals."""
-    value = round(value, 4) if isinstance(value, float) else value
+    value = round(value, DECIMALS) if isinstance(value, float) else value
     if isinstance(value, dict | list) and value:
         pairs = value.items() if isinstance(value, dict) else [(None, each) for each in value]
         inner = [("" if key is None else json.dumps(key) + ": ", each) for key, each in pairs]
@@ -372,7 +376,7 @@ def laid_out(value: Any, indent: int = 0) -> str:
 
 
 def rewrite() -> None:
-    with running_server("--model", Settings().model, module="decided") as server:
+    with documented_server() as server:
         for curl, answer in ANSWERS.items():
             indent = -(10**6) if answer.language == ANSWER_LINES else 0  # a line is a line, however long
             new = "".join(laid_out(value, indent) + "\n" for value in parsed(run_curl(server, curl)))
@@ -381,10 +385,3 @@ def rewrite() -> None:
             fence = f"```{answer.language}\n"
             after = after.replace(f"{fence}{answer.text}```", f"{fence}{new}```", 1)
             curl.page.write_text(before + old + after)
-
-
-if __name__ == "__main__":
-    from tests import test_docs_commands
-
-    rewrite()
-    test_docs_commands.rewrite()

@@ -4,7 +4,6 @@ import contextlib
 import json
 import re
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,34 +11,37 @@ from typing import Any
 
 import pytest
 
+from tests.spec.checks import eventually
+from tests.support.gate import Gate
 from tests.support.server import Reply, Server, running_server, start
 
 NOUL = {"type": "noul", "instructions": "Is it so?"}
 
 
-def until(condition: Callable[[], bool], seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.01)
+def until(condition: Callable[[], bool]) -> None:
+    assert eventually(condition), "it did not happen"
 
 
-def test_1_a_large_batch_starves_nobody_and_ends_with_its_504() -> None:
-    with running_server("--request-timeout-s", "3") as server, ThreadPoolExecutor(1) as pool:
+@pytest.mark.parametrize("model", ["fake", "fake:whole"], ids=["a question a piece", "a state in pieces"])
+def test_1_a_large_batch_starves_nobody_and_ends_with_its_504(model: str) -> None:
+    with running_server("--model", model, "--request-timeout-s", "3") as server, ThreadPoolExecutor(1) as pool:
         states = [f"SLEEP=0.05 {number}" for number in range(256)]
         questions = {f"q{number}": NOUL for number in range(64)}
         large = pool.submit(server.batch, states, questions)
         until(lambda: server.get("/health").json["queue_depth"] > 10_000)
-        replies = [server.ask(f"small {number}") for number in range(10)]
-        assert [reply.status for reply in replies] == [200] * 10
-        assert not large.done()
+        beside = []
+        while not large.done():
+            beside.append(server.ask("small").status)
+        assert set(beside) == {200}
+        assert len(beside) > 3
         assert large.result().status == 504
         assert server.get("/health").json["queue_depth"] == 0
         assert server.get("/health").json["in_flight"] == 0
         assert server.ask("after").status == 200
-        ran = server.metric("service_batch_questions_count")
-        time.sleep(0.3)
-        assert server.metric("service_batch_questions_count") == ran
+        ran = server.metric("service_batch_questions_sum")
+        for _ in range(5):  # the model deals fairly: what is left would run between these
+            assert server.ask("after").status == 200
+        assert server.metric("service_batch_questions_sum") == ran + 5
 
 
 def test_2_half_sent_bodies_do_not_hold_their_places() -> None:
@@ -90,12 +92,14 @@ def test_5_batches_are_filled_not_split(server: Server) -> None:
     """Held exactly, with a gate, in test_worker.py; here: many three-question requests share batches."""
     before = server.metric("service_batch_questions_sum"), server.metric("service_batch_questions_count")
     questions = dict.fromkeys(("a", "b", "c"), NOUL)
-    with ThreadPoolExecutor(24) as pool:
-        held = pool.submit(server.ask, "SLEEP=0.4")
-        time.sleep(0.1)
-        replies = list(pool.map(lambda number: server.ask(f"state {number}", questions), range(24)))
-    assert held.result().status == 200
-    assert {reply.status for reply in replies} == {200}
+    with ThreadPoolExecutor(25) as pool, Gate() as gate:
+        held = pool.submit(server.ask, gate.state)
+        until(gate.reached)
+        replies = [pool.submit(server.ask, f"state {number}", questions) for number in range(24)]
+        until(lambda: server.get("/health").json["queue_depth"] == 72)
+        gate.open()
+        assert held.result().status == 200
+        assert {reply.result().status for reply in replies} == {200}
     ran = server.metric("service_batch_questions_sum") - before[0]
     batches = server.metric("service_batch_questions_count") - before[1]
     assert ran == 1 + 72
@@ -139,23 +143,34 @@ def test_7_plausible_bad_input_is_a_4xx(server: Server, body: Any, status: int) 
 
 
 def test_8_failures_show_no_internals_a_dead_worker_is_noticed_and_so_is_a_client_that_left() -> None:
-    with running_server("--max-in-flight", "1") as server:
+    with Gate() as never, running_server("--max-in-flight", "1") as server:
         failed = server.ask("FAIL")
         assert (failed.status, failed.detail) == (500, "inference failed")
         assert failed.headers["x-request-id"] in server.log()
-        body = json.dumps({"state": "SLEEP=5", "questions": {"q": NOUL}}).encode()
+        body = json.dumps({"state": never.state, "questions": {"q": NOUL}}).encode()
         leaving = server.connect()
         leaving.sendall(b"POST /v1/systemone HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
         until(lambda: server.get("/health").json["in_flight"] == 1)
         leaving.close()
-        until(lambda: server.get("/health").json["in_flight"] == 0, seconds=3)
+        until(lambda: server.get("/health").json["in_flight"] == 0)
         server.process.kill()
-    with running_server() as server:
+    with running_server("--worker-grace-s", "0") as server:
         assert server.ask("DIE").status == 500
         until(lambda: server.get("/ready").status == 503)
         assert server.get("/ready").detail == "the inference worker has stopped"
         assert server.ask("new work").status == 503
         assert server.get("/health").status == 200
+
+
+def test_8_a_process_whose_worker_is_lost_ends_by_itself() -> None:
+    with running_server("--worker-grace-s", "1") as server:
+        assert server.ask("DIE").status == 500
+        assert server.ask("new work").status == 503
+        assert server.process.wait(20) == 5
+        assert "ending" in server.log()
+    with running_server("--worker-grace-s", "0.5", "--request-timeout-s", "0.2") as server:  # stuck after 10 s
+        assert server.ask("SLEEP=60").status == 504
+        assert server.process.wait(40) == 5
 
 
 def test_9_the_token_budget_bounds_a_batch() -> None:
@@ -255,11 +270,10 @@ def test_an_endless_head_is_cut_off(server: Server) -> None:
     sender = threading.Thread(target=flood)
     sender.start()
     try:
-        connection.settimeout(10)
         with contextlib.suppress(ConnectionResetError):  # the rest of the flood may overtake the reply
             assert connection.recv(12) == b"HTTP/1.1 400"
         until(lambda: server.metric(refused) == before + 1)
-        sender.join(10)
+        sender.join(60)
         assert not sender.is_alive()  # the flood ended because the server closed, not because it was told to
     finally:
         stop.set()
@@ -291,7 +305,7 @@ def test_sigterm_while_the_model_loads_ends_the_process_at_once() -> None:
     server = start("--model", "fake:slow")
     try:
         until(lambda: "loading" in server.log())
-        assert server.stop(timeout=10) == 0
+        assert server.stop() == 0
     finally:
         server.process.kill()
         server.process.wait()

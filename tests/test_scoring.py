@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn import metrics
 
-from decided import scoring
-from decided.answers import normalised, peak_confidence
-from decided.scoring import Scored
+from decided.contract.answers import normalise, peak_confidence
+from decided.evaluation import scoring
+from decided.evaluation.scoring import Scored
 
 
 def made(rows: int, options: int, seed: int, skill: float = 2.0) -> list[Scored]:
@@ -25,7 +25,7 @@ def made(rows: int, options: int, seed: int, skill: float = 2.0) -> list[Scored]
         weights = [
             chance.expovariate(1) + (skill * chance.random() if index == right else 0) for index in range(options)
         ]
-        shares = normalised(weights, options)
+        shares = normalise(weights, options)
         found.append(Scored(shares, right, peak_confidence(max(shares), options)))
     return found
 

@@ -4,13 +4,14 @@ import asyncio
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import pytest
 
-from decided.contract import Noul, Question
-from decided.engine import Item
-from decided.errors import InferenceFailed, ModelError, Unavailable
-from decided.worker import BatchReport, Worker
+from decided.contract.types import Noul, Question
+from decided.engines.api import Encoded, Item, More
+from decided.errors import DeviceLost, InferenceFailed, ModelError, Unavailable
+from decided.serving.worker import BatchReport, Worker
 from tests.support.fake_model import FakeModel
 
 THREE: list[Question] = [Noul("Is it so?"), Noul("Is it not?"), Noul("Is it late?")]
@@ -76,6 +77,7 @@ def test_requests_of_many_clients_run_together_in_full_batches() -> None:
     sizes = [len(batch) for batch in model.ran]
     assert sizes == [1, 25, 25, 25, 25, 25, 25]  # 256 tokens of 10 each; never 25, 1, 25, 1
     assert [report.questions for report in reports] == sizes
+    assert sum(len(report.waits) for report in reports) == 51
 
 
 def test_a_state_is_read_once_however_many_questions() -> None:
@@ -91,23 +93,23 @@ def test_a_state_is_read_once_however_many_questions() -> None:
 
 def test_questions_that_were_asked_before_are_not_prepared_again() -> None:
     model = GatedModel()
-    prepared: list[Sequence[Question]] = []
-    model.prepare = lambda questions: prepared.append(questions) or questions  # type: ignore[method-assign, func-returns-value]
+    prepared: list[Question] = []
+    model.prepare = lambda questions: prepared.extend(questions) or questions  # type: ignore[method-assign, func-returns-value]
 
     async def scenario(worker: Worker) -> None:
         prepared.clear()
         for state in "abc":
             await worker.decide([state], list(THREE))
-        assert prepared == [THREE]
-        await worker.decide(["a"], THREE[::-1])  # the order of questions is part of what was asked
-        assert prepared == [THREE, THREE[::-1]]
+        assert prepared == THREE
+        await worker.decide(["a"], [*THREE[::-1], Noul("Is it new?")])
+        assert prepared == [*THREE, Noul("Is it new?")]
         for number in range(300):  # and what is kept has a bound
             await worker.decide(["a"], [Noul(f"Is it {number}?")])
-        assert len(worker._known_questions) < 200
+        assert len(worker._known_questions) < 300
         await worker.decide(["a"], THREE)
         await worker.decide(["a"], [Noul("Is it long? " * 1000)])
         await worker.decide(["a"], [Noul("Is it long? " * 1000)])
-        assert len(prepared) == 2 + 300 + 1 + 2
+        assert len(prepared) == 4 + 300 + 3 + 2
 
     run(model, scenario)
 
@@ -270,6 +272,161 @@ def test_a_failure_while_a_batch_is_launched_ahead_touches_its_request_alone() -
             with pytest.raises(InferenceFailed):
                 await failing
         await worker.check()
+
+    run(model, scenario)
+
+
+class PiecewiseModel(GatedModel):
+    """A fake that several threads may run: a state is one item, of as many runs as it has words. The gate holds states
+    of more than one word."""
+
+    runners = 2
+    room = 4000
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stopped: list[str] = []
+
+    def encode(self, prepared: Sequence[Question], state: str) -> Encoded:
+        self.reads += 1
+        item = Item(range(len(prepared)), 100 if " " in state else 10, [state, prepared, state.split()])
+        item.stop = lambda: self.stopped.append(state)
+        return Encoded([item], 1, room=100)
+
+    def run(self, items: Sequence[Item]) -> list[Any]:
+        [item] = items
+        state, prepared, words = item.payload
+        self.ran.append([state])
+        if " " in state:
+            self.gate.wait(20)
+        if words.pop() == "FAIL":
+            raise ValueError("told to fail")
+        return [More(100)] if words else [[[1.0] * len(question.keys()) for question in prepared]]
+
+
+def test_two_run_at_a_time_a_short_one_beside_them_and_each_state_gets_its_own_answers() -> None:
+    model = PiecewiseModel()
+
+    async def scenario(worker: Worker) -> None:
+        model.gate.clear()
+        long = [asyncio.ensure_future(worker.decide([f"a b {name}"] * 3, THREE)) for name in "xyz"]
+        await until(lambda: len(model.ran) == 2)
+        assert len(await worker.decide(["short"], THREE)) == 1  # while both runners are held
+        assert len(model.ran) == 3
+        assert not any(task.done() for task in long)
+        model.gate.set()
+        assert [len(verdicts) for verdicts in await asyncio.gather(*long)] == [3] * 3
+
+    run(model, scenario)
+    assert len(model.ran) == 1 + 3 * 3 * 3
+
+
+def test_what_came_while_one_ran_beside_finds_the_runner_that_is_free_again() -> None:
+    """Two runners, both held; a third piece beside them, held too. When one of the two is free, it takes what comes."""
+    model = PiecewiseModel()
+    gates = {name: threading.Event() for name in ("a b", "c d", "beside")}
+    begun: list[str] = []
+
+    def run_gated(items: Sequence[Item]) -> list[Any]:
+        state = items[0].payload[0]
+        begun.append(state)
+        if state in gates:
+            assert gates[state].wait(20)
+        return [[[1.0] * len(question.keys()) for question in items[0].payload[1]]]
+
+    async def scenario(worker: Worker) -> None:
+        model.run = run_gated  # type: ignore[method-assign]
+        held = {}
+        for name in gates:
+            held[name] = asyncio.ensure_future(worker.decide([name], THREE))
+            await until(lambda name=name: name in begun)  # type: ignore[misc]
+        gates["a b"].set()
+        await held["a b"]
+        await worker.decide(["new"], THREE)
+        assert not held["c d"].done()
+        assert not held["beside"].done()
+        for gate in gates.values():
+            gate.set()
+        await asyncio.gather(*held.values())
+
+    run(model, scenario)
+
+
+def test_work_stops_between_its_pieces_and_within_one_where_the_model_can() -> None:
+    model = PiecewiseModel()
+
+    async def scenario(worker: Worker) -> None:
+        model.gate.clear()
+        gone = asyncio.ensure_future(worker.decide(["a b c d", "e f g h", "i j k l"], THREE))
+        await until(lambda: len(model.ran) == 2)
+        gone.cancel()
+        await until(lambda: len(model.stopped) == 2)
+        model.gate.set()
+        assert len(await worker.decide(["m n"], THREE)) == 1
+
+    run(model, scenario)
+    assert sorted(model.stopped) == ["a b c d", "e f g h"]
+    assert [state for [state] in model.ran[2:]] == ["m n", "m n"]
+
+
+def test_an_item_that_fails_in_its_second_piece_fails_its_request_alone() -> None:
+    async def scenario(worker: Worker) -> None:
+        good = asyncio.ensure_future(worker.decide(["a b c"] * 5, THREE))
+        with pytest.raises(InferenceFailed):
+            await worker.decide(["a FAIL c"], THREE)
+        assert len(await good) == 5
+        told: dict[int, object] = {}
+        await worker.decide_each(["a b", "a FAIL c", "a b c"], THREE, told.__setitem__)
+        assert sorted(told) == [0, 1, 2]
+        assert isinstance(told[1], InferenceFailed)
+        await worker.check()
+
+    run(PiecewiseModel(), scenario)
+
+
+def test_a_lost_device_stops_the_worker(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)
+
+    class Lost(GatedModel):
+        def run(self, items: Sequence[Item]) -> list[list[list[float]]]:
+            if any("LOST" in item.payload[0] for item in items):
+                raise DeviceLost("an illegal memory access was encountered")
+            return super().run(items)
+
+    async def scenario(worker: Worker) -> None:
+        with pytest.raises(InferenceFailed):
+            await worker.decide(["LOST"], THREE)
+        with pytest.raises(Unavailable):
+            await worker.check()
+
+    run(Lost(), scenario)
+
+
+def test_many_long_questions_do_not_hold_up_other_requests() -> None:
+    """Prepared some at a time: one that came later is read between them."""
+    model = GatedModel()
+    prepared: list[str] = []
+    first = threading.Event()
+
+    def prepare(questions: Sequence[Question]) -> Sequence[Question]:
+        for question in questions:
+            prepared.append(str(question.instructions)[:5])
+            if prepared[-1] == "long ":
+                first.wait(20)
+        return questions
+
+    async def scenario(worker: Worker) -> None:
+        model.prepare = prepare  # type: ignore[method-assign]
+        large = asyncio.ensure_future(
+            worker.decide(["large"], [Noul(f"long {n} " + "word " * 1000) for n in range(64)])
+        )
+        await until(lambda: len(prepared) == 1)
+        small = asyncio.ensure_future(worker.decide(["small"], [Noul("small?")]))
+        await until(lambda: len(worker._jobs) == 2)
+        await asyncio.sleep(0.01)  # it is handed over in the next turn of the loop
+        first.set()
+        await asyncio.gather(large, small)
+        assert prepared.index("small") < 10
 
     run(model, scenario)
 

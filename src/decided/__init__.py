@@ -7,9 +7,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from decided.client import AsyncClient, Client
-    from decided.contract import Choice, ChoiceAnswer, Noul, NoulAnswer, Outcomes, Score, ScoreAnswer
-    from decided.exchange import BatchResult, ClientError, Response
+    from decided.client.client import AsyncClient, Client
+    from decided.client.protocol import BatchResult, ClientError, Response
+    from decided.contract.types import Choice, ChoiceAnswer, Noul, NoulAnswer, Outcomes, Score, ScoreAnswer
 
 __all__ = [
     "AsyncClient",
@@ -26,11 +26,11 @@ __all__ = [
     "ScoreAnswer",
 ]
 
-_HOMES = dict.fromkeys(("AsyncClient", "Client"), "decided.client")
-_HOMES |= dict.fromkeys(("BatchResult", "ClientError", "Response"), "decided.exchange")
+_HOMES = dict.fromkeys(("AsyncClient", "Client"), "decided.client.client")
+_HOMES |= dict.fromkeys(("BatchResult", "ClientError", "Response"), "decided.client.protocol")
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'decided' has no attribute {name!r}")
-    return getattr(import_module(_HOMES.get(name, "decided.contract")), name)
+    return getattr(import_module(_HOMES.get(name, "decided.contract.types")), name)

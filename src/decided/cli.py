@@ -2,19 +2,17 @@
 
 import argparse
 import asyncio
-import dataclasses
-import logging
 import os
 import sys
 from collections.abc import Coroutine, Sequence
-from typing import Any, Protocol
+from difflib import get_close_matches
+from typing import Any, NoReturn, Protocol
 
 import uvloop
 
 from decided import logs, settings
-from decided.commands import ask, calibrate, evaluate, run, serve
+from decided.commands import ask, calibrate, completion, doctor, evaluate, run, serve, teach
 from decided.errors import StartError
-from decided.hardware import physical_cores
 from decided.settings import Settings, all_settings
 from decided.version import VERSION
 
@@ -32,19 +30,30 @@ class Command(Protocol):
     def execute(self, chosen: Settings, given: dict[str, Any]) -> Coroutine[Any, Any, None]: ...
 
 
-COMMANDS: dict[str, Command] = {"serve": serve, "ask": ask, "run": run, "eval": evaluate, "calibrate": calibrate}
+COMMANDS: dict[str, Command] = {
+    "serve": serve,
+    "ask": ask,
+    "run": run,
+    "eval": evaluate,
+    "teach": teach,
+    "calibrate": calibrate,
+    "doctor": doctor,
+    "completion": completion,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The `decided` command."""
-    given = vars(_parser().parse_args(arguments))
+    given = _parse(arguments)
     command = COMMANDS[given.pop("command")]
+    if command is completion:
+        given["flags"] = _flags_of_commands()
     named = {item.name: given.pop(item.name, None) for item in all_settings() if item.metadata["secret"] is False}
     try:
         flags = {name: value for name, value in named.items() if value is not None}
         chosen = settings.load(flags | command.OVERRIDES)
         logs.configure(chosen.log_level, chosen.log_format)
-        uvloop.run(command.execute(_within_the_machine(chosen), given))
+        uvloop.run(command.execute(chosen, given))
     except StartError as error:
         print(f"decided: {error}", file=sys.stderr)
         return error.exit_code
@@ -57,8 +66,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _parse(arguments: Sequence[str] | None) -> dict[str, Any]:
+    """What was given. A flag that is not known is told by the parser of its command, which knows its like."""
+    parser = _parser()
+    given, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        commands = next(action for action in parser._actions if action.dest == "command")
+        of_command: dict[str, argparse.ArgumentParser] = commands.choices  # type: ignore[assignment]
+        of_command[given.command].error(f"unrecognized arguments: {' '.join(unknown)}")
+    return vars(given)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says which flag may have been meant."""
+
+    def error(self, message: str) -> NoReturn:
+        prefix = "unrecognized arguments: "
+        if message.startswith(prefix):
+            known = [name for action in self._actions for name in action.option_strings]
+            for word in message.removeprefix(prefix).split():
+                if near := get_close_matches(word.partition("=")[0], known, 1):
+                    message += f" (did you mean {near[0]}?)"
+                    break
+        super().error(message)
+
+
+def _flags_of_commands() -> dict[str, list[str]]:
+    """The commands, and the flags that each takes."""
+    found = {}
+    for name, command in COMMANDS.items():
+        parser = argparse.ArgumentParser(prog=name)
+        command.add_arguments(parser)
+        found[name] = [flag for action in parser._actions for flag in action.option_strings if flag.startswith("--")]
+    return found
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="decided", description="A self-hosted server for typed decisions.")
+    parser = _Parser(prog="decided", description="A self-hosted server for typed decisions.")
     parser.add_argument("--version", action="version", version=f"decided {VERSION}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, command in COMMANDS.items():
@@ -72,16 +116,6 @@ def _parser() -> argparse.ArgumentParser:
             )
         )
     return parser
-
-
-def _within_the_machine(chosen: Settings) -> Settings:
-    cores = physical_cores()
-    if chosen.threads is not None and chosen.threads > cores:
-        logging.getLogger("decided").warning(
-            "--threads %d: this machine has %d cores; using %d", chosen.threads, cores, cores
-        )
-        return dataclasses.replace(chosen, threads=cores)
-    return chosen
 
 
 if __name__ == "__main__":

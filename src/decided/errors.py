@@ -4,6 +4,7 @@ DecidedError                     500  internal server error
 ├── Unreadable                   400  the body cannot be read as a JSON object
 ├── Unauthorized                 401  no key, or a wrong one
 ├── NotFound                     404  no such path
+│   └── UnknownRequest           404  an outcome of a request that is not, or no longer, known
 ├── MethodNotAllowed             405  the path exists, the method does not
 ├── BodyTooLarge                 413  more bytes than the body limit, received or decoded
 ├── UnsupportedMedia             415  an encoding or a media type this service does not read
@@ -18,6 +19,9 @@ StartError                            the process ends before it listens
 ├── InputError                exit 2  a file that a command was given cannot be used
 ├── ModelError                exit 3  the model cannot be loaded
 └── BindError                 exit 4  the address cannot be listened on
+
+DeviceLost                            the model can never run again: the inference worker stops, and then (exit 5)
+                                      the process
 """
 
 from typing import ClassVar
@@ -57,6 +61,13 @@ class NotFound(DecidedError):
 
     def __init__(self) -> None:
         super().__init__("not found: see /openapi.json for the paths of this service")
+
+
+class UnknownRequest(DecidedError):
+    status = 404
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__(f"no answer to the request {request_id!r} is remembered: outcomes are taken for a while only")
 
 
 class MethodNotAllowed(DecidedError):
@@ -114,6 +125,10 @@ class TimedOut(DecidedError):
         super().__init__(f"no answer within {seconds:g} s")
 
 
+class DeviceLost(Exception):
+    """No run can succeed any more, whatever is asked: after some errors a GPU refuses a process everything."""
+
+
 class StartError(Exception):
     """The service cannot start. The message tells the operator what to change."""
 
@@ -134,3 +149,7 @@ class ModelError(StartError):
 
 class BindError(StartError):
     exit_code = 4
+
+
+WORKER_LOST_EXIT_CODE = 5
+"""Of a process that served, and whose inference worker stopped or got stuck for good."""

@@ -37,14 +37,14 @@ class _TextFormatter(logging.Formatter):
         return _stamp(record.created)
 
 
-def configure(level: str, style: str, stream: TextIO | None = None) -> None:
-    """Send the events of this process to standard error, in the style chosen."""
+def configure(level: str, style: str, stream: TextIO | None = None, name: str = "") -> None:
+    """Send the events of this process, or of the loggers below a name, to standard error, in the style chosen."""
     handler = logging.StreamHandler(stream or sys.stderr)
     plain = _TextFormatter("%(asctime)s %(levelname)s %(message)s")
     handler.setFormatter(_JsonFormatter() if style == "json" else plain)
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(level.upper())
+    logger = logging.getLogger(name)
+    logger.handlers[:] = [handler]
+    logger.setLevel(level.upper())
 
 
 class RequestLog:

@@ -11,7 +11,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from decided.calibration import Temperatures, read_temperatures
+from decided.contract.temperature import Temperatures, read_temperatures
 from decided.errors import SettingsError
 
 PREFIX = "SERVICE_"
@@ -25,6 +25,10 @@ def _text(value: str) -> str:
     if not value.strip():
         raise ValueError("must not be empty")
     return value
+
+
+def _path(value: str) -> Path:
+    return Path(_text(value))
 
 
 def _whole(low: int, high: int) -> Callable[[str], int]:
@@ -82,8 +86,16 @@ class Settings:
     host: str = _setting("0.0.0.0", "address to listen on; 127.0.0.1 for this machine only", _text)
     port: int = _setting(8000, "port to listen on; 0 takes a free one and logs it", _whole(0, 65535))
     max_in_flight: int = _setting(256, "requests served at a time; one more gets 503 at once", _whole(1, 100_000))
+    max_connections: int = _setting(
+        10_000, "connections open at a time; one more gets 503 and is closed", _whole(1, 1_000_000)
+    )
     request_timeout_s: float = _setting(
         30.0, "seconds from admission to answer, reading the body included; then 504", _seconds(0.001, 86_400)
+    )
+    worker_grace_s: float = _setting(
+        5.0,
+        "seconds until a process whose inference worker has stopped or is stuck ends, with exit code 5; 0 keeps it",
+        _seconds(0, 86_400),
     )
     max_body_bytes: int = _setting(
         2**20, "largest request body, as received and as decoded; more gets 413", _whole(1, 2**30)
@@ -113,6 +125,17 @@ class Settings:
         "or a file that `decided calibrate` wrote",
         read_temperatures,
     )
+    profiles: Path | None = _setting(
+        None, "a folder of profiles that `decided teach` wrote; read again on SIGHUP", _path
+    )
+    outcomes: Path | None = _setting(
+        None,
+        "a file for outcomes that clients tell at /v1/outcomes, for `decided teach --outcomes` (default: off)",
+        _path,
+    )
+    keep_texts: str = _setting(
+        "off", "on keeps the texts beside their outcomes; off keeps what the model made of them", _one_of("off", "on")
+    )
     remote_url: str | None = _setting(None, "address of the remote engine, for models served by one", _text)
     remote_concurrency: int = _setting(64, "calls to the remote engine at a time", _whole(1, 10_000))
     rotations: int = _setting(
@@ -123,6 +146,12 @@ class Settings:
     )
     api_key: str | None = _setting(
         None, "the one key that the two POST endpoints ask for, taken literally", _key, secret=True
+    )
+    against_api_key: str | None = _setting(
+        None,
+        "the key of the second server that `decided eval --against` asks; sent to its address alone",
+        _key,
+        secret=True,
     )
     api_key_file: Path | None = _setting(
         None, "a file with one key a line, any of which is accepted; read again on SIGHUP", Path, secret=True

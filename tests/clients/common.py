@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import random
-import threading
-import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
+from tests.spec.checks import eventually, in_flight
+from tests.support.gate import Gate
 from tests.support.server import Server
 
 KEY = "client-tests-0123456789"
+_REFUSALS = 'service_rejected_total{reason="at_capacity"}'
 
 STATE: dict[str, Any] = {
     "subject": "Charged twice — señor Müller 🙂",
@@ -49,26 +51,24 @@ def plain_answer(
     return body
 
 
-def wait_for_in_flight(server: Server, wanted: int, within: float = 5.0) -> None:
-    end = time.monotonic() + within
-    while server.get("/health").json["in_flight"] != wanted:
-        assert time.monotonic() < end, f"in_flight did not become {wanted} within {within} s"
-        time.sleep(0.005)
+def wait_for_in_flight(server: Server, wanted: int) -> None:
+    assert eventually(lambda: in_flight(server) == wanted), f"in_flight did not become {wanted}"
 
 
 @contextmanager
-def busy(server: Server, seconds: float) -> Iterator[None]:
-    """Hold one place of the server for that long; it must be served in the end."""
+def busy(server: Server, key: str | None = None) -> Iterator[None]:
+    """Hold the one place of a server until it has refused somebody, which it must; who held it is served."""
     wait_for_in_flight(server, 0)
-    got: list[int] = []
-    thread = threading.Thread(target=lambda: got.append(server.ask(f"SLEEP={seconds}").status))
-    thread.start()
-    try:
-        wait_for_in_flight(server, 1)
+    before = server.metric(_REFUSALS)
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    with ThreadPoolExecutor() as pool, Gate() as gate:
+        held = pool.submit(server.ask, gate.state, None, headers)
+        assert eventually(gate.reached)
+        refused = pool.submit(eventually, lambda: server.metric(_REFUSALS) > before)
+        refused.add_done_callback(lambda _: gate.open())
         yield
-    finally:
-        thread.join()
-    assert got == [200]
+        assert refused.result()
+        assert held.result().status == 200
 
 
 def noise(characters: int) -> str:

@@ -30,6 +30,6 @@ def keyed() -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def tight() -> Iterator[Server]:
-    """A server with a single place and a short time limit."""
-    with running_server("--max-in-flight", "1", "--request-timeout-s", "2") as server:
+    """A server with a single place."""
+    with running_server("--max-in-flight", "1") as server:
         yield server

@@ -5,7 +5,6 @@ import datetime
 import email.utils
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -14,10 +13,11 @@ from typing import Any, Protocol
 import pytest
 
 from decided import AsyncClient, BatchResult, Choice, Client, ClientError, Noul, Outcomes, Response, Score
-from decided.exchange import Tries
-from tests.clients.common import KEY
+from decided.client.protocol import Tries
+from tests.clients.common import KEY, busy
 from tests.spec.checks import eventually, in_flight
-from tests.support.scripted_server import Asked, Scripted, scripted_server
+from tests.support.gate import Gate
+from tests.support.scripted_server import ReceivedRequest, Scripted, scripted_server
 from tests.support.server import Server, running_server
 
 QUESTIONS = {
@@ -132,7 +132,7 @@ def test_typed_questions_get_typed_answers(server: Server, make: Make) -> None:
     )
     assert (response.model, response.usage.input_tokens) == (raw["model"], raw["usage"]["input_tokens"])
     assert response.request_id
-    with pytest.raises(TypeError, match="is a ChoiceAnswer, no NoulAnswer"):
+    with pytest.raises(TypeError, match="is a ChoiceAnswer, not a NoulAnswer"):
         response.noul("topic")
     with pytest.raises(KeyError):
         response.choice("nothing")
@@ -168,17 +168,10 @@ def test_errors_have_status_code_message_and_request_id(keyed: Server, make: Mak
 
 
 def test_a_server_at_capacity_is_asked_again(small: Server, make: Make) -> None:
-    body = {"state": "SLEEP=0.7", "questions": {"q": {"type": "noul", "instructions": "So?"}}}
-    holder = threading.Thread(
-        target=small.request, args=("POST", "/v1/systemone", body, {"Authorization": f"Bearer {KEY}"})
-    )
     refusals = 'service_requests_total{endpoint="/v1/systemone",status="503"}'
     before = small.metric(refusals)
-    holder.start()
-    assert eventually(lambda: in_flight(small) == 1)
-    with make(small.url, KEY) as client:
+    with busy(small, KEY), make(small.url, KEY) as client:
         assert client.ask("x", YES).model == "fake"
-    holder.join()
     assert small.metric(refusals) == before + 1  # it waited the second that it was asked to wait
 
 
@@ -192,11 +185,11 @@ ANSWER: dict[str, Any] = {
 
 
 @contextmanager
-def answering(make: Make, *replies: Scripted | None, **options: Any) -> Iterator[tuple[Any, list[Asked]]]:
+def answering(make: Make, *replies: Scripted | None, **options: Any) -> Iterator[tuple[Any, list[ReceivedRequest]]]:
     """A client of a server that gives these replies, the last one again and again."""
     waiting = list(replies)
 
-    def script(asked: Asked) -> Scripted | None:
+    def script(asked: ReceivedRequest) -> Scripted | None:
         return waiting.pop(0) if len(waiting) > 1 else waiting[0]
 
     with scripted_server(script) as (url, log), make(url, **options) as client:
@@ -278,7 +271,7 @@ def test_what_is_no_reply_of_the_protocol_is_an_error(make: Make) -> None:
     for body in bodies:
         with (
             answering(make, Scripted(body=body)) as (client, _),
-            pytest.raises(ClientError, match="none of this protocol"),
+            pytest.raises(ClientError, match="not a System One response"),
         ):
             client.ask("x", YES)
 
@@ -353,6 +346,23 @@ def test_a_batch_that_takes_longer_than_a_request_may_is_continued(hasty: Server
     assert {index: result.error.status for index, result in results.items() if result.error} == {4: 504}
 
 
+def test_requests_that_had_to_be_smaller_grow_again(make: Make) -> None:
+    busy = True
+
+    def script(asked: ReceivedRequest) -> Scripted:
+        nonlocal busy
+        count = len(asked.body["states"])
+        busy = busy and count > 10
+        if busy:
+            return Scripted(504, {"detail": "no answer within 30 s"})
+        return Scripted(lines=[{"index": index, **ANSWER} for index in range(count)])
+
+    with scripted_server(script) as (url, log), make(url) as client:
+        results = [result.index for result in client.batch([f"state {number}" for number in range(64)], YES)]
+    assert results == list(range(64))
+    assert [len(asked.body["states"]) for asked in log] == [64, 32, 16, 8, 9, 10, 11, 12, 13, 1]
+
+
 def test_names_with_odd_line_ends_stay_whole(server: Server, make: Make) -> None:
     names = ["a\u2028b", "c\u0085d", "e\x0bf", "g\u2029h"]
     with make(server.url) as client:
@@ -377,7 +387,7 @@ def test_a_line_of_a_busy_server_is_asked_again(make: Make) -> None:
 
 
 def test_a_server_without_streams_gives_whole_batches(make: Make) -> None:
-    def script(asked: Asked) -> Scripted:
+    def script(asked: ReceivedRequest) -> Scripted:
         return Scripted(body={"model": "m", "results": [ANSWER for _ in asked.body["states"]], "total_usage": {}})
 
     with scripted_server(script) as (url, log), make(url) as client:
@@ -396,7 +406,7 @@ def test_a_server_without_batches_is_asked_one_by_one(make: Make) -> None:
         "confidence": 0.1,
     }
 
-    def script(asked: Asked) -> Scripted:
+    def script(asked: ReceivedRequest) -> Scripted:
         if asked.path != "/v1/systemone":
             return Scripted(404, {"detail": "Not Found"})
         assert asked.body["model"] == "hosted"
@@ -417,12 +427,15 @@ def test_a_server_without_batches_is_asked_one_by_one(make: Make) -> None:
 
 
 def test_a_batch_that_is_left_early_abandons_the_rest(make: Make) -> None:
-    with running_server(env={"FAKE_TOKEN_BUDGET": "10"}) as server, make(server.url) as client:
-        results = client.batch(["SLEEP=0.05"] * 250, YES)
+    one_by_one = {"FAKE_TOKEN_BUDGET": "10"}
+    with Gate() as gate, running_server(env=one_by_one) as server, make(server.url) as client:
+        results = client.batch(["first", gate.state, *["never"] * 248], YES)
         next(results)
         results.close()
         assert eventually(lambda: in_flight(server) == 0)
-        assert server.metric("service_questions_total") < 100
+        gate.open()
+        assert client.ask("next", YES).model == "fake"
+        assert server.metric("service_batch_questions_sum") <= 3
 
 
 def test_many_questions_at_once_share_a_client(server: Server) -> None:

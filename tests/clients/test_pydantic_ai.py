@@ -197,15 +197,15 @@ def test_an_invalid_question_is_422_that_names_it(server: Server, kind: str) -> 
 
 
 def test_503_is_retried_by_the_model_that_retries(tight: Server) -> None:
-    with busy(tight, 0.6):
+    with busy(tight):
         started = time.monotonic()
         result, bodies = run_agent("typesafe", tight, "I was charged twice.")
-        assert 1.0 <= time.monotonic() - started < 2.0
+        assert time.monotonic() - started >= 1.0
     assert isinstance(result.output, Ticket)
     assert [list(body) for body in bodies[:-1]] == [["detail"]]
 
 
 def test_503_reaches_the_caller_of_the_model_that_does_not(tight: Server) -> None:
-    with busy(tight, 0.4), pytest.raises(ModelHTTPError) as caught:
+    with busy(tight), pytest.raises(ModelHTTPError) as caught:
         run_agent("system-one", tight, "text")
     assert caught.value.status_code == 503

@@ -132,24 +132,25 @@ def test_a_missing_or_wrong_key_is_an_authentication_error(keyed: Server, kind: 
 
 @both
 def test_an_invalid_request_is_422_and_not_retried(server: Server, kind: str) -> None:
-    started = time.monotonic()
+    invalid = 'service_requests_total{endpoint="/v1/systemone",status="422"}'
+    before = server.metric(invalid)
     with pytest.raises(APIError) as caught:
         ask(kind, config_of(server), "text", {"faulty-one": Choice(criteria={str(i): None for i in range(257)})})
-    assert time.monotonic() - started < 0.25  # the first back-off alone takes that long
+    assert server.metric(invalid) == before + 1
     assert caught.value.status == 422
     assert "faulty-one" in json.loads(caught.value.body or "")["detail"]
 
 
 @both
 def test_503_is_retried_after_the_announced_second(tight: Server, kind: str) -> None:
-    with busy(tight, 0.6):
+    with busy(tight):
         started = time.monotonic()
         assert ask(kind, config_of(tight, max_retries=1), "text", QUESTION).nouls.keys() == {"q"}
-        assert 1.0 <= time.monotonic() - started < 2.0
+        assert time.monotonic() - started >= 1.0
 
 
 @both
 def test_503_without_retries_tells_when_to_come_back(tight: Server, kind: str) -> None:
-    with busy(tight, 0.4), pytest.raises(APIError) as caught:
+    with busy(tight), pytest.raises(APIError) as caught:
         ask(kind, config_of(tight, max_retries=0), "text", QUESTION)
     assert (caught.value.status, caught.value.retry_after) == (503, 1.0)

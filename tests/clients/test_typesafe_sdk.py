@@ -39,7 +39,8 @@ from tests.clients.common import (
     plain_answer,
     wait_for_in_flight,
 )
-from tests.support.server import Server
+from tests.support.gate import Gate
+from tests.support.server import Server, running_server
 
 T = TypeVar("T")
 NO_RETRY = RetryPolicy(max_retries=0)
@@ -297,23 +298,20 @@ def test_a_wrong_base_address_is_404_and_a_bad_body_400(server: Server, kind: st
 
 @both
 def test_503_is_retried_after_the_announced_second(tight: Server, kind: str) -> None:
-    with busy(tight, 0.6):
+    with busy(tight):
         started = time.monotonic()
         result = ask(kind, tight, "text", QUESTION)
         waited = time.monotonic() - started
     # The client's own back-off would be at most half a second and would need a second retry.
     assert sent(result).headers["x-typesafe-retry-count"] == "1"
-    assert 1.0 <= waited < 2.0
+    assert waited >= 1.0
 
 
 @both
 @pytest.mark.parametrize("size", [10, 900_000])
 def test_503_without_retries_comes_at_once(tight: Server, kind: str, size: int) -> None:
-    with busy(tight, 1.5):  # the place is taken for as long: an answer within that time did not wait for it
-        started = time.monotonic()
-        with pytest.raises(TypeSafeInternalServerError) as caught:
-            ask(kind, tight, noise(size), QUESTION, options={"retry": NO_RETRY, "compression": False})
-        assert time.monotonic() - started < 1.4
+    with busy(tight), pytest.raises(TypeSafeInternalServerError) as caught:  # it did not wait for the place
+        ask(kind, tight, noise(size), QUESTION, options={"retry": NO_RETRY, "compression": False})
     assert caught.value.status == 503
     assert caught.value.headers["retry-after"] == "1"
     assert caught.value.request_id
@@ -329,18 +327,23 @@ def test_a_failing_model_is_500_without_internals(server: Server, kind: str) -> 
     assert caught.value.request_id
 
 
-def test_504_when_the_answer_takes_too_long(tight: Server) -> None:
-    with pytest.raises(TypeSafeInternalServerError) as caught:
-        ask("sync", tight, "SLEEP=2.3", QUESTION, options={"retry": NO_RETRY})
+def test_504_when_the_answer_takes_too_long() -> None:
+    with (
+        running_server("--request-timeout-s", "0.5") as hasty,
+        Gate() as gate,
+        pytest.raises(TypeSafeInternalServerError) as caught,
+    ):
+        ask("sync", hasty, gate.state, QUESTION, options={"retry": NO_RETRY})
     assert caught.value.status == 504
     assert list(caught.value.body) == ["detail"]
 
 
 @both
 def test_a_client_that_gives_up_frees_its_place(tight: Server, kind: str) -> None:
-    with pytest.raises(TypeSafeAPITimeoutError):
-        ask(kind, tight, "SLEEP=1.2", QUESTION, options={"retry": NO_RETRY, "timeout": 0.2})
-    wait_for_in_flight(tight, 0, within=0.6)
+    with Gate() as gate:
+        with pytest.raises(TypeSafeAPITimeoutError):
+            ask(kind, tight, gate.state, QUESTION, options={"retry": NO_RETRY, "timeout": 0.2})
+        wait_for_in_flight(tight, 0)
     assert ask(kind, tight, "text", QUESTION, options={"retry": NO_RETRY}).nouls
 
 
@@ -374,4 +377,4 @@ def test_many_calls_at_once_get_the_answers_of_calls_alone(server: Server) -> No
             assert answer.noul == pytest.approx(alone["answers"][name]["noul"], abs=1e-3)
         for name, choice in result.choices.items():
             assert choice.probabilities == pytest.approx(alone["answers"][name]["probabilities"], abs=1e-3)
-    wait_for_in_flight(server, 0, within=1)
+    wait_for_in_flight(server, 0)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from decided.cli import main
-from decided.engine import KINDS
+from decided.engines.api import KINDS
 from tests.support.server import ROOT
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from decided import bars
-from decided.contract import ChoiceAnswer, SingleResponse, Usage
+from decided.commands import terminal
+from decided.contract.types import ChoiceAnswer, SingleResponse, Usage
 from tests.commands.conftest import Run
 from tests.support.server import Server, running_server
 
@@ -62,6 +62,13 @@ def test_questions_from_a_file(decided: Run, expected: Any, tmp_path: Path, name
     assert json.loads(done.out) == expected
 
 
+def test_options_without_descriptions_may_be_a_list(decided: Run, tmp_path: Path) -> None:
+    path = tmp_path / "q.yaml"
+    path.write_text("team: {type: choice, criteria: [billing, delivery]}")
+    answer = json.loads(decided("ask", "x", "--questions", path, "--json").out)["answers"]["team"]
+    assert list(answer["probabilities"]) == ["billing", "delivery"]
+
+
 def test_a_question_called_questions_is_a_question(decided: Run, tmp_path: Path) -> None:
     path = tmp_path / "q.yaml"
     path.write_text("questions: {type: noul, instructions: 'Any questions?'}")
@@ -105,7 +112,7 @@ def test_a_table_for_people(decided: Run, expected: Any) -> None:
     team, urgency, angry = expected["answers"].values()
     assert blocks[0].startswith(f"Which team?  {team['choice']}  (confidence {team['confidence']:.2f})\n")
     assert blocks[0].splitlines()[1].split()[0] == team["choice"]  # the likeliest stands first
-    assert f"({urgency['score']:.2f} on average)" in blocks[1]
+    assert f"(expected level {urgency['score']:.2f})" in blocks[1]
     assert [line.split()[0] for line in blocks[1].splitlines()[1:]] == ["0", "1", "2"]  # levels keep their order
     assert blocks[2].startswith(f"Is the customer angry?  {'yes' if angry['noul'] >= 0.5 else 'no'}")
     assert f"{angry['noul']:.1%}" in blocks[2]
@@ -120,10 +127,10 @@ def test_what_was_cut_is_said(decided: Run) -> None:
 
 
 def test_bars_are_as_long_as_their_share() -> None:
-    assert [bars.bar(share, plain=True) for share in (0, 0.5, 1)] == ["", "#" * 12, "#" * 24]
-    assert [bars.bar(share) for share in (0, 1 / 192, 0.5, 1)] == ["", "▏", "█" * 12, "█" * 24]
+    assert [terminal.bar(share, plain=True) for share in (0, 0.5, 1)] == ["", "#" * 12, "#" * 24]
+    assert [terminal.bar(share) for share in (0, 1 / 192, 0.5, 1)] == ["", "▏", "█" * 12, "█" * 24]
     long = ChoiceAnswer("x" * 99, {"x" * 99: 0.75, "y": 0.25}, 0.5)
-    lines = list(bars.lines(SingleResponse("m", {"q": long}, Usage(1, 0)), plain=True))
+    lines = list(terminal.lines(SingleResponse("m", {"q": long}, Usage(1, 0)), plain=True))
     assert all(len(line) < 100 and line.isascii() for line in lines)
 
 
@@ -146,13 +153,13 @@ def test_the_key_of_a_server(decided: Run, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["x"], 2, "ask something"),
-        (["x", *ANGRY, "--questions", "q.yaml"], 2, "ask something"),
+        (["x"], 2, "nothing to ask"),
+        (["x", *ANGRY, "--questions", "q.yaml"], 2, "nothing to ask"),
         (["x", "--questions", "no-such-file.yaml"], 2, "no-such-file.yaml cannot be read"),
         (["@no-such-file", *ANGRY], 2, "no-such-file cannot be read"),
         (["x", "--choice", "Which?"], 2, "name the options after the question"),
-        (["x", "--choice", "Which?", "a", "a=b"], 2, "an option stands twice"),
-        (["x", *ANGRY, *ANGRY], 2, "stands twice"),
+        (["x", "--choice", "Which?", "a", "a=b"], 2, "duplicate option"),
+        (["x", *ANGRY, *ANGRY], 2, "duplicate question"),
         (["x", "--noul", ""], 2, "a noul needs instructions"),
         (["x", *ANGRY, "--model", "nothing"], 3, "unknown kind"),
         (["x", *ANGRY, "--server", "http://127.0.0.1:9", "--log-level", "loud"], 2, "--log-level"),
@@ -172,14 +179,18 @@ def test_mistakes_have_a_message_and_a_code(decided: Run, arguments: list[str], 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("- a list", "must hold questions by name"),
-        ("a: [", "it is no YAML"),
-        ("a: {type: noul, instructions: x}\na: {type: noul, instructions: y}", "line 1: a name stands twice"),
+        ("- a list", "must map names to questions"),
+        ("a: [", "not valid YAML"),
+        ("a: {type: noul, instructions: x}\na: {type: noul, instructions: y}", "line 1: duplicate key"),
         ("a: {type: box}", 'question "a"'),
-        ("a: {type: choice, criteria: [x]}", 'question "a"'),
-        ("", "must hold questions by name"),
-        ("\x00", "it is no YAML"),
-        ("a: !!python/object:os.system {}", "it is no YAML"),
+        ("a:\n  type: noul\n  instruction: x", 'line 1: question "a": unknown field "instruction": did you mean'),
+        ("b: {type: noul, instructions: x}\na: {type: choice}", 'line 2: question "a": a choice needs options: '),
+        ("a: {type: choice, criteria: [x, x]}", "duplicate option"),
+        ("a: {type: score, criteria: {x: y}}", "a score needs levels"),
+        ("a: yes or no?", "needs a type, instructions and criteria"),
+        ("", "must map names to questions"),
+        ("\x00", "not valid YAML"),
+        ("a: !!python/object:os.system {}", "not valid YAML"),
     ],
 )
 def test_a_file_of_questions_that_is_none(decided: Run, tmp_path: Path, content: str, said: str) -> None:

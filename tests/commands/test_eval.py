@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.commands.conftest import Run
+from tests.support.scripted_server import ReceivedRequest, Scripted, scripted_server
 from tests.support.server import Server
 from tests.test_calibrate import CHOICE, NOUL, labels, written
 
@@ -53,7 +54,7 @@ def test_a_table_for_people(decided: Run, path: Path) -> None:
     assert "Is it so? (noul)" in done.out
     assert re.search(r"fake +60 +80\.0% +68\.2%-88\.2% ", done.out)  # the interval after Wilson
     assert "confidence from   0.00" in done.out
-    assert "right, then chosen" in done.out
+    assert "actual / predicted" in done.out
 
 
 def test_two_models_on_the_same_rows(decided: Run, path: Path, server: Server) -> None:
@@ -69,6 +70,33 @@ def test_two_models_on_the_same_rows(decided: Run, path: Path, server: Server) -
     same = decided("eval", path, "--against", server.url)
     assert "difference in accuracy +0.0% (+0.0% to +0.0%): only the first is right in 0 rows" in same.out
     assert "McNemar's exact p = 1" in same.out
+
+
+def test_a_key_goes_to_one_server_alone(decided: Run, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With two servers, neither sees the other's key; one address given twice is one server."""
+    written(path, [{"state": "s", "question": NOUL, "answer": True}])
+    monkeypatch.setenv("SERVICE_API_KEY", "first-key")
+    with scripted_server(_first) as (first, log), scripted_server(_first) as (second, other_log):
+        decided("eval", path, "--server", first, "--against", second)
+        assert {asked.headers.get("authorization") for asked in log} == {"Bearer first-key"}
+        assert {asked.headers.get("authorization") for asked in other_log} == {None}
+        other_log.clear()
+        monkeypatch.setenv("SERVICE_AGAINST_API_KEY", "second-key")
+        decided("eval", path, "--server", first, "--against", second)
+        assert {asked.headers.get("authorization") for asked in other_log} == {"Bearer second-key"}
+        log.clear()
+        decided("eval", path, "--server", first, "--against", f"{first}/v1/")
+        assert {asked.headers.get("authorization") for asked in log} == {"Bearer first-key"}
+
+
+def _first(asked: ReceivedRequest) -> Scripted:
+    """A server that knows one line: a noul, to which it says yes."""
+    if asked.path == "/v1/models":
+        entry = {"name": "first", "description": "", "release_date": "2026-01-01", "kind": "scripted"}
+        return Scripted(body={"models": [entry]})
+    answers = {name: {"type": "noul", "noul": 0.9} for name in asked.body["questions"]}
+    usage = {"input_tokens": 1, "output_tokens": 0}
+    return Scripted(body={"model": "first", "results": [{"model": "first", "answers": answers, "usage": usage}]})
 
 
 def test_a_server_gives_the_same_report(decided: Run, path: Path, server: Server) -> None:
@@ -109,7 +137,7 @@ def test_questions_too_many_to_tell_apart_are_put_together_by_type(decided: Run,
         (["LABELS", "--model", "nothing"], 3, "unknown kind"),
         (["LABELS", "--against", "nothing"], 3, "unknown kind"),
         (["EMPTY"], 2, "is empty"),
-        (["USELESS"], 2, "no line can be used"),
+        (["USELESS"], 2, "none of the lines can be used"),
         (["FAILING"], 3, "no answer to 3 of 4 lines"),
     ],
 )

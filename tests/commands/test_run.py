@@ -15,10 +15,10 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from decided.decider import opened
+from decided.backend import open_backend
 from decided.progress import bar
 from tests.commands.conftest import Run
-from tests.support.scripted_server import Asked, Scripted, scripted_server
+from tests.support.scripted_server import ReceivedRequest, Scripted, scripted_server
 from tests.support.server import ROOT, Server
 
 QUESTIONS: dict[str, Any] = {
@@ -28,7 +28,7 @@ QUESTIONS: dict[str, Any] = {
 }
 ADDED = [
     "team", "team.confidence", "team.p.billing", "team.p.delivery",
-    "urgency", "urgency.score", "urgency.confidence", "urgency.p.0", "urgency.p.1",
+    "urgency", "urgency.level", "urgency.score", "urgency.confidence", "urgency.p.0", "urgency.p.1",
     "refund", "refund.confidence", "refund.p.true", "refund.p.false",
     "warning", "error",
 ]  # fmt: skip
@@ -62,6 +62,7 @@ def expected(server: Server, state: Any) -> dict[str, Any]:
     found |= {f"team.p.{name}": share for name, share in team["probabilities"].items()}
     found |= {
         "urgency": urgency["level"],
+        "urgency.level": QUESTIONS["urgency"]["criteria"][urgency["level"]],
         "urgency.score": urgency["score"],
         "urgency.confidence": urgency["confidence"],
     }
@@ -208,7 +209,7 @@ def test_rows_that_fail_keep_their_place_and_say_why(decided: Run, tmp_path: Pat
     source.write_text("\n".join(lines))
     out = tmp_path / "out.jsonl"
     done = decided("run", source, "--questions", questions, "--out", out, "--state-column", "state")
-    assert done == (0, "", "6 of 10 rows have an error: see the column 'error'\n")
+    assert done == (0, "", "10 rows in 0:00; 6 have an error, see the column 'error'\n")
     found = read_jsonl(out)
     assert [row["error"] for row in found] == [
         None,
@@ -265,26 +266,26 @@ def test_mistakes_are_found_before_the_model_is_loaded(decided: Run, tmp_path: P
         ([good, "--questions", questions, "--out", "x.doc"], "--out x.doc: the name must end in"),
         ([good, "--questions", questions, "--out", tmp_path / "no" / "x.csv"], "the directory does not exist"),
         ([source, "--questions", questions], "has a column 'team' already"),
-        ([good, "--questions", questions, "--state-column", "text"], "--state-column text: the input has no such"),
+        ([good, "--questions", questions, "--state-column", "text"], "the input has no column 'text'; it has 'state'"),
         ([good, "--questions", questions, "--concurrency", "0"], "must be a whole number from 1"),
-        ([tmp_path / "twice.csv", "--questions", questions], "a column stands twice"),
+        ([tmp_path / "twice.csv", "--questions", questions], "duplicate column"),
     ):
         done = decided("run", *arguments, "--model", "fake:broken")
         assert (done.code, done.out) == (2, ""), done.err
         assert said in done.err
     done = decided("run", good, "--questions", questions, "--out", there)
-    assert (done.code, "there.jsonl exists" in done.err) == (2, True)
+    assert (done.code, "there.jsonl already exists" in done.err) == (2, True)
     assert decided("run", good, "--questions", questions, "--model", "fake:broken").code == 3
 
 
 def test_a_server_that_goes_away_ends_the_run_and_leaves_what_was_done(
     decided: Run, tmp_path: Path, questions: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("decided.run.opened", partial(opened, retries=1))
+    monkeypatch.setattr("decided.tables.run.open_backend", partial(open_backend, retries=1))
     answers = {"refund": {"type": "noul", "noul": 0.75}}
     left = [5]
 
-    def script(asked: Asked) -> Scripted | None:
+    def script(asked: ReceivedRequest) -> Scripted | None:
         if asked.path == "/v1/models":
             return Scripted(body={"models": [{"name": "m", "description": "", "release_date": "", "kind": ""}]})
         left[0] -= 1
@@ -299,7 +300,7 @@ def test_a_server_that_goes_away_ends_the_run_and_leaves_what_was_done(
         command = ("run", source, "--questions", questions, "--out", out, "--server", url, "--concurrency", "1")
         done = decided(*command)
         assert (done.code, done.out) == (3, "")
-        assert "5 rows are kept: the same command goes on after them" in done.err
+        assert "5 rows saved: run the same command to resume" in done.err
         assert f"decided: --server {url}: unreachable" in done.err
         left[0] = 200
         assert decided(*command).code == 0

@@ -1,4 +1,4 @@
-"""`decided run --ray` on a local Ray: the same answers as without it. Needs the extra: pip install 'decided[ray]'."""
+"""`decided run --ray` on a local Ray: the same answers as without it. `make test-ray`, last run: docs/design.md."""
 
 import json
 import os
@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.server import ROOT, running_server
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.ray
 
 QUESTIONS = {
     "team": {"type": "choice", "criteria": {"billing": None, "delivery": None}},
@@ -51,7 +51,6 @@ def questions(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
 def test_with_a_server_on_a_local_ray(tmp_path: Path, questions: Path, suffix: str) -> None:
-    pytest.importorskip("ray")
     source = tmp_path / f"in.{suffix}"
     rows = [{"id": n, "state": f"row {n}" if n != 777 else "FAIL here"} for n in range(3000)]
     if suffix == "jsonl":
@@ -72,7 +71,6 @@ def test_with_a_server_on_a_local_ray(tmp_path: Path, questions: Path, suffix: s
 
 
 def test_with_the_model_inside_the_workers(tmp_path: Path, questions: Path) -> None:
-    pytest.importorskip("ray")
     source = tmp_path / "in.parquet"
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist([{"id": n, "state": f"row {n}"} for n in range(300)]), source)
     run(source, "--questions", questions, "--out", tmp_path / "alone.parquet")

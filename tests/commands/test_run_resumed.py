@@ -1,4 +1,4 @@
-"""`decided run` killed at any moment: the same command goes on, nothing is lost and nothing finished is asked again."""
+"""`decided run` killed at any moment: the same command resumes, nothing is lost and nothing finished is asked again."""
 
 import fcntl
 import json
@@ -14,8 +14,8 @@ import pyarrow.parquet
 import pytest
 
 from decided.errors import InputError
-from decided.spool import Spool
-from decided.tables import Row, Words
+from decided.tables.resumable import Spool
+from decided.tables.tables import Row, RowText
 from tests.commands.conftest import Run, started
 from tests.support.server import Server, running_server
 
@@ -103,11 +103,11 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path, questions: Path, decided: Run)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert b"rows are kept: the same command goes on after them" in said
+    assert b"rows saved: run the same command to resume" in said
     assert b"Traceback" not in said
     done = decided("run", source, "--questions", questions, "--out", out)
     assert done.code == 0
-    assert "going on after" in done.err
+    assert "resuming after" in done.err
     assert len(out.read_text().splitlines()) == 600
 
 
@@ -130,7 +130,7 @@ def interrupted(tmp_path: Path, decided: Run, questions: Path) -> tuple[Path, Pa
 def test_a_run_goes_on_with_a_table_that_was_mended_further_down(tmp_path: Path, decided: Run, questions: Path) -> None:
     source, out, command = interrupted(tmp_path, decided, questions)
     done = decided(*command)
-    assert (done.code, "going on after 14" in done.err) == (0, True)
+    assert (done.code, "resuming after 14" in done.err) == (0, True)
     assert decided("run", source, "--questions", questions, "--out", tmp_path / "whole.csv").code == 0
     assert out.read_bytes() == (tmp_path / "whole.csv").read_bytes()
 
@@ -174,7 +174,7 @@ ROWS = [(Row({"id": n, "text": f'a "b",\nc {n}'}), {"x": n / 3}) for n in range(
 
 
 def spooled(out: Path, kind: str, identity: str = "same") -> Spool:
-    return Spool(out, {"it": identity}, Words(kind, ["id", "text", "x"]))
+    return Spool(out, {"it": identity}, RowText(kind, ["id", "text", "x"]))
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
@@ -238,7 +238,7 @@ def test_blocks_that_a_crash_left_empty_are_cut_off(tmp_path: Path) -> None:
 def test_files_that_do_not_belong_together_are_left_alone(tmp_path: Path) -> None:
     out, part, journal = tmp_path / "out", tmp_path / "out.part", tmp_path / "out.journal"
     part.write_text("somebody's")
-    with pytest.raises(InputError, match="of no run that can go on"):
+    with pytest.raises(InputError, match="belongs to no resumable run"):
         spooled(out, "csv")
     assert part.read_text() == "somebody's"
     part.unlink()

@@ -11,8 +11,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from decided.engine import KINDS
-from decided.engines.remote import _CHECK_TIMEOUT_S
+from decided.engines.api import KINDS
+from decided.engines.remote.engine import _CHECK_TIMEOUT_S
 from decided.settings import Settings, all_settings, load, variable
 from decided.version import VERSION
 from tests.deploy.kustomize import Manifest, build, identity

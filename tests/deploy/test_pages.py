@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from decided import cli
-from decided.engine import KINDS
-from decided.engines.openai import Chat
-from decided.engines.vllm import Vllm
+from decided.engines.api import KINDS
+from decided.engines.remote.openai import Chat
+from decided.engines.remote.vllm import Vllm
 from decided.settings import Settings, load
 from decided.version import VERSION
 from tests.deploy.test_manifests import BUILT, FOLDER, OVERLAYS, container, of_kind

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from decided.contract import Question
-from decided.engine import Model
+from decided.contract.types import Question
+from decided.engines.api import Model, run_to_end
 
 Probabilities = NDArray[np.float64]
 
@@ -19,9 +19,9 @@ def ask(model: Model, state: str, *questions: Question) -> list[Probabilities]:
 
 def shares(model: Model, requests: Sequence[tuple[str, Sequence[Question]]]) -> list[list[Probabilities]]:
     """The same for several requests that run as one batch."""
-    readings = [model.read(model.prepare(questions), state) for state, questions in requests]
+    readings = [model.encode(model.prepare(questions), state) for state, questions in requests]
     items = [item for reading in readings for item in reading.items]
-    results = iter(model.run(items))
+    results = iter(run_to_end(model, items))
     answers = []
     for reading in readings:
         weights = [np.asarray(w, np.float64) for _ in reading.items for w in next(results)]

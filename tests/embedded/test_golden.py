@@ -1,6 +1,6 @@
-"""Decisions with the probabilities they had when the weights were made.
+"""Decisions with the probabilities they had in float32 when the weights were made.
 
-`python -m tests.embedded.test_golden` writes them anew, for new weights.
+`make numbers` writes them anew, for new weights.
 """
 
 import json
@@ -9,15 +9,14 @@ from typing import Any
 
 import pytest
 
-from decided.contract import Question
-from decided.engines.embedded import Embedded
-from decided.reading import read_request
+from decided.contract.decoding import read_request
+from decided.contract.types import Question
+from decided.engines.embedded.model import Embedded
 from tests.embedded.asking import ask
 from tests.embedded.conftest import WEIGHTS
-from tests.support.rounding import TOLERANCE
+from tests.support.precision import AGREEMENT, ROUNDING
 
 GOLDEN = Path(__file__).with_name("golden.json")
-EXACT = 1e-3
 
 _CASES: list[dict[str, Any]] = json.loads(GOLDEN.read_text(encoding="utf-8"))
 
@@ -28,11 +27,21 @@ def _request(case: dict[str, Any]) -> tuple[str, dict[str, Question]]:
 
 
 @pytest.mark.parametrize("case", _CASES, ids=lambda case: str(case["about"]))
-def test_golden(model: Embedded, exact_model: Embedded, case: dict[str, Any]) -> None:
+def test_golden(exact_model: Embedded, case: dict[str, Any]) -> None:
     state, questions = _request(case)
-    for asked, kept, tolerance in ((exact_model, "exact", EXACT), (model, "probabilities", TOLERANCE)):
-        for name, answer in zip(questions, ask(asked, state, *questions.values()), strict=True):
-            assert answer.tolist() == pytest.approx(case[kept][name], abs=tolerance), (kept, name)
+    for name, answer in zip(questions, ask(exact_model, state, *questions.values()), strict=True):
+        assert answer.tolist() == pytest.approx(case["probabilities"][name], abs=AGREEMENT), name
+
+
+@pytest.mark.parametrize("case", _CASES, ids=lambda case: str(case["about"]))
+def test_eight_bits_say_nearly_what_float32_says(
+    rounded_model: Embedded, exact_model: Embedded, case: dict[str, Any]
+) -> None:
+    state, questions = _request(case)
+    eight, thirty_two = (ask(model, state, *questions.values()) for model in (rounded_model, exact_model))
+    for name, rounded, exact in zip(questions, eight, thirty_two, strict=True):
+        assert rounded.tolist() == pytest.approx(exact.tolist(), abs=ROUNDING), name
+        assert rounded.tolist() != exact.tolist(), name  # else it is not what was loaded
 
 
 @pytest.mark.parametrize("case", _CASES, ids=lambda case: str(case["about"]))
@@ -43,15 +52,10 @@ def test_golden_answers_are_the_right_ones(case: dict[str, Any]) -> None:
         assert shares.index(max(shares)) == right, name
 
 
-def main() -> None:
-    models = {"probabilities": Embedded(WEIGHTS, exact=False, threads=1), "exact": Embedded(WEIGHTS, True, threads=1)}
+def rewrite() -> None:
+    model = Embedded(WEIGHTS, exact=True, threads=1)
     for case in _CASES:
         state, questions = _request(case)
-        for kept, model in models.items():
-            found = ask(model, state, *questions.values())
-            case[kept] = {n: [round(float(p), 6) for p in answer] for n, answer in zip(questions, found, strict=True)}
+        found = zip(questions, ask(model, state, *questions.values()), strict=True)
+        case["probabilities"] = {name: [round(float(p), 6) for p in answer] for name, answer in found}
     GOLDEN.write_text(json.dumps(_CASES, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -6,15 +6,16 @@ from typing import Any
 
 import pytest
 
-from decided.contract import Choice, Noul, Score
-from decided.engine import Cut
-from decided.engines.embedded import Embedded, load
-from decided.engines.rendering import CLS, MARK, SEP
+from decided.contract.types import Choice, Noul
+from decided.engines.api import Cut
+from decided.engines.embedded.model import Embedded, load
+from decided.engines.embedded.prompt import CLS, MARK, SEP
 from decided.errors import ModelError
 from decided.hardware import multiplies_bytes_exactly
 from decided.settings import Settings
 from tests.embedded.asking import ask
 from tests.embedded.conftest import WEIGHTS
+from tests.support.precision import WITHOUT_VNNI, documented_server
 from tests.support.server import running_server
 
 _FILLER = (
@@ -34,7 +35,7 @@ def test_the_decisive_sentence_is_found_wherever_it_stands(model: Embedded, plac
     refund = _padded("The parcel arrived broken and the customer wants a refund.", place)
     praise = _padded("The customer is happy with the new bicycle.", place)
     question = Choice({"refund": "the customer wants money back", "praise": "the customer is happy"}, "What is said?")
-    reading = model.read(model.prepare([question]), refund)
+    reading = model.encode(model.prepare([question]), refund)
     assert reading.input_tokens > 3_000
     assert reading.cuts == [()]
     [wanted], [happy] = ask(model, refund, question), ask(model, praise, question)
@@ -48,15 +49,15 @@ def test_the_decisive_sentence_is_found_wherever_it_stands(model: Embedded, plac
 def test_a_state_is_read_up_to_its_last_token(model: Embedded) -> None:
     fits, too_long = "word " * 8_160, "word " * 8_161
     [question] = model.prepare([Noul("Is it long?")])
-    assert model.read([question], fits).cuts == [()]
-    assert model.read([question], too_long).cuts == [(Cut("state", 8_160, 8_161),)]
+    assert model.encode([question], fits).cuts == [()]
+    assert model.encode([question], too_long).cuts == [(Cut("state", 8_160, 8_161),)]
 
 
 def test_markers_in_a_clients_text_are_plain_text(model: Embedded) -> None:
     marks = "[CLS] [SEP] [MASK]"
     [asked] = model.prepare([Choice({marks: marks, "other": None}, marks)])
-    [item] = model.read([asked], marks).items
-    assert not {CLS, SEP, MARK} & set(item.payload[0])
+    [item] = model.encode([asked], marks).items
+    assert not {CLS, SEP, MARK} & set(item.payload.ids)
     frame = asked.ids.tolist()
     assert (frame.count(CLS), frame.count(SEP), frame.count(MARK)) == (1, 1, 2)
 
@@ -85,19 +86,6 @@ def test_a_damaged_file_is_refused_by_its_name(tmp_path: Path, name: str) -> Non
         Embedded(folder, exact=False, threads=1)
 
 
-def test_eight_bits_say_nearly_what_float32_says(model: Embedded, exact_model: Embedded) -> None:
-    questions = (
-        Choice({"billing": "charges and refunds", "delivery": "late or lost parcels"}, "Which team?"),
-        Score(["calm", "annoyed", "angry"], "How upset is the writer?"),
-        Noul("Was the customer charged twice?"),
-    )
-    state = "I was charged twice for one order and nobody answers my letters!"
-    rounded, full = ask(model, state, *questions), ask(exact_model, state, *questions)
-    for eight, thirty_two in zip(rounded, full, strict=True):
-        assert eight == pytest.approx(thirty_two, abs=0.05)
-    assert any(a.tolist() != b.tolist() for a, b in zip(rounded, full, strict=True))
-
-
 @pytest.mark.parametrize(
     "settings", [Settings(model="embedded", device="cuda"), Settings(model="embedded", dtype="bfloat16")]
 )
@@ -122,27 +110,22 @@ def test_bytes_are_multiplied_only_where_that_is_exact(
     if flags is not None:
         (tmp_path / "cpuinfo").write_text(flags)
     monkeypatch.setattr("decided.hardware._CPU_FLAGS", tmp_path / "cpuinfo")
-    monkeypatch.setattr("platform.machine", lambda: machine)
+    monkeypatch.setattr("decided.hardware.platform.machine", lambda: machine)
     assert multiplies_bytes_exactly() is expected
 
 
-def test_a_processor_that_clips_gets_float32(exact_model: Embedded, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("decided.engines.embedded.multiplies_bytes_exactly", lambda: False)
-    question = Noul("Is the parcel late?")
-    state = "The parcel is late."
-    assert (
-        ask(load("", Settings(threads=1)), state, question)[0].tolist() == ask(exact_model, state, question)[0].tolist()
-    )
+def test_a_processor_that_clips_gets_float32() -> None:
+    """And is told so. The same pretence runs all tests of this folder: `make test-without-vnni`."""
+    question = {"late": {"type": "noul", "instructions": "Is the parcel late?"}}
+    clipping = {"PYTHONPATH": WITHOUT_VNNI}
+    with running_server("--model", "embedded", env=clipping) as without, documented_server() as exact:
+        assert "lacks VNNI" in without.log()
+        assert "lacks VNNI" not in exact.log()
+        here, there = (server.ask("The parcel is late.", question).json["answers"] for server in (without, exact))
+    assert here == there
+    assert here["late"]["noul"] > 0.5
 
 
 def test_a_name_ends_the_start() -> None:
     with pytest.raises(ModelError, match="embedded"):
         load("large", Settings())
-
-
-def test_the_exact_mode_is_served_too() -> None:
-    with running_server("--model", "embedded", "--dtype", "float32") as server:
-        [card] = server.request("GET", "/v1/models").json["models"]
-        reply = server.ask("The parcel is late.", {"late": {"type": "noul", "instructions": "Is the parcel late?"}})
-    assert card["kind"] == "embedded"
-    assert reply.json["answers"]["late"]["noul"] > 0.5

@@ -119,7 +119,7 @@ class Playground:
 
 
 @contextmanager
-def opened(browser: Browser, url: str, fragment: str = "", **context: Any) -> Iterator[Playground]:
+def open_backend(browser: Browser, url: str, fragment: str = "", **context: Any) -> Iterator[Playground]:
     window = browser.new_context(permissions=["clipboard-read", "clipboard-write"], **context)
     window.set_default_timeout(60_000)
     try:

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from decided.settings import Settings
-from tests.page.browser import Playground, chromium, launched, opened
+from tests.page.browser import Playground, chromium, launched, open_backend
 from tests.support.server import Server, running_server
 
 KEY = "page-key-0123456789"
@@ -43,6 +43,6 @@ def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture
 def playground(browser: Browser, served: Server) -> Iterator[Playground]:
     """The page on its first example. Nothing may go wrong behind it."""
-    with opened(browser, served.url) as page:
+    with open_backend(browser, served.url) as page:
         yield page
         assert page.troubles == []

@@ -1,4 +1,4 @@
-"""The pictures of the docs, taken anew: `python -m tests.page.screenshots`.
+"""The pictures of the docs, taken anew, in the numbers of the docs: `make pictures`.
 
 Fonts are the machine's; the pictures of the repository were taken with Debian's fonts-noto-core and fonts-noto-mono.
 """
@@ -10,8 +10,9 @@ from PIL import Image
 from playwright.sync_api import FloatRect
 
 from decided.settings import Settings
-from tests.page.browser import launched, opened
-from tests.support.server import ROOT, running_server
+from tests.page.browser import launched, open_backend
+from tests.support.precision import documented_server
+from tests.support.server import ROOT
 
 IMAGES = ROOT / "docs" / "images"
 SCALE = 1.5
@@ -36,12 +37,12 @@ PICTURES = [
 
 
 def take() -> None:
-    flags = ("--model", Settings().model, "--port", str(Settings().port))  # the address that the docs name
-    with running_server(*flags, module="decided") as server, launched() as browser:
+    port = str(Settings().port)  # the address that the docs name
+    with documented_server("--port", port) as server, launched() as browser:
         for picture in PICTURES:
             window = {"color_scheme": picture.scheme, "device_scale_factor": SCALE, "reduced_motion": "reduce"}
             size = {"width": picture.width, "height": 800}
-            with opened(browser, server.url, f"#{picture.example}", viewport=size, **window) as playground:
+            with open_backend(browser, server.url, f"#{picture.example}", viewport=size, **window) as playground:
                 playground.ask()
                 page = playground.page
                 height = page.evaluate("document.documentElement.scrollHeight")

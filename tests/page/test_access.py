@@ -7,7 +7,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
 
-from tests.page.browser import Playground, opened, pick
+from tests.page.browser import Playground, open_backend, pick
 from tests.page.test_asking import LONG_STATE
 from tests.support.server import Server
 
@@ -17,7 +17,7 @@ SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_axe_finds_nothing(browser: Browser, served: Server, scheme: str) -> None:
     """On the first look, with answers, with a warning, and with a refusal."""
-    with opened(browser, served.url, color_scheme=scheme, reduced_motion="reduce") as playground:
+    with open_backend(browser, served.url, color_scheme=scheme, reduced_motion="reduce") as playground:
         assert_accessible(playground)
         playground.ask()
         assert_accessible(playground)
@@ -69,7 +69,7 @@ def test_nothing_sticks_out_at_any_width(playground: Playground) -> None:
 
 
 def test_on_a_narrow_screen_the_answers_come_into_view(browser: Browser, served: Server) -> None:
-    with opened(browser, served.url, viewport={"width": 390, "height": 800}) as playground:
+    with open_backend(browser, served.url, viewport={"width": 390, "height": 800}) as playground:
         expect(playground.page.get_by_role("heading", name="Answers")).not_to_be_in_viewport()
         playground.ask()
         expect(playground.page.get_by_role("heading", name="Answers")).to_be_in_viewport()

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.page.browser import Playground, opened, pick
+from tests.page.browser import Playground, open_backend, pick
 from tests.page.conftest import FOREIGN_KEY, KEY
+from tests.support.gate import Gate
 from tests.support.server import Server, running_server
 
 EXAMPLES = {"Triage": "triage", "Moderation": "moderation", "Tool routing": "routing", "Grading": "grading"}
@@ -28,7 +29,7 @@ def test_example_is_asked_and_its_answers_are_shown(playground: Playground, serv
         expect(card.locator(".confidence")).to_contain_text(f"{answer['confidence']:.2f}")
         expect(card.locator(".verdict")).to_contain_text(verdict(answer))
         shown = dict(zip(card.locator(".bar-name").all_inner_texts(), bars(card.locator(".bar-share")), strict=True))
-        labels = LABELS[answer["type"]](answer)
+        labels = LETTERS[answer["type"]](answer)
         assert shown == pytest.approx({labels[key]: 100 * p for key, p in answer["probabilities"].items()}, abs=0.06)
         if answer["type"] == "choice":
             assert list(shown.values()) == sorted(shown.values(), reverse=True)
@@ -40,7 +41,7 @@ def test_example_is_asked_and_its_answers_are_shown(playground: Playground, serv
         expect(card.locator(".top .bar-name")).to_have_text(labels[best])
 
 
-LABELS: dict[str, Callable[[dict[str, Any]], dict[str, str]]] = {
+LETTERS: dict[str, Callable[[dict[str, Any]], dict[str, str]]] = {
     "choice": lambda answer: {name: name for name in answer["probabilities"]},
     "score": lambda answer: {level: f"{level} · {label}" for level, label in answer["legend"].items()},
     "noul": lambda answer: {"true": "yes", "false": "no"},
@@ -93,7 +94,7 @@ def test_answers_to_an_earlier_draft_say_so(playground: Playground) -> None:
 
 
 def test_a_wrong_key_and_then_the_right_one(browser: Browser, keyed: Server) -> None:
-    with opened(browser, keyed.url) as playground:
+    with open_backend(browser, keyed.url) as playground:
         for key in ("", "wrong"):
             playground.key.fill(key)
             playground.ask()
@@ -110,7 +111,7 @@ def test_a_wrong_key_and_then_the_right_one(browser: Browser, keyed: Server) -> 
 
 
 def test_the_key_is_kept_nowhere(browser: Browser, keyed: Server) -> None:
-    with opened(browser, keyed.url) as playground:
+    with open_backend(browser, keyed.url) as playground:
         playground.key.fill(KEY)
         playground.ask()
         playground.page.get_by_role("link", name="Grading").click()
@@ -150,20 +151,21 @@ def test_a_state_that_is_no_json_is_not_sent(playground: Playground) -> None:
 
 
 def test_a_server_that_is_gone(browser: Browser) -> None:
-    with running_server() as server, opened(browser, server.url) as playground:
+    with running_server() as server, open_backend(browser, server.url) as playground:
         server.stop()
         playground.ask_button.click()
         expect(playground.note).to_contain_text("The server cannot be reached")
 
 
 def test_only_the_last_of_two_askings_is_shown(browser: Browser) -> None:
-    with running_server() as server, opened(browser, server.url) as playground:
-        playground.state.fill("SLEEP=2")
+    with running_server() as server, open_backend(browser, server.url) as playground, Gate() as gate:
+        playground.state.fill(gate.state)
         playground.ask_button.click()
         expect(playground.page.get_by_role("button", name="Asking…")).to_be_visible()
         playground.state.fill("quick")
         with playground.page.expect_event("requestfailed"):  # the first is given up
             playground.page.keyboard.press("Control+Enter")
+        gate.open()
         expect(playground.answers).to_have_count(3)
         expect(playground.page.get_by_text("Changed since this was asked")).to_have_count(0)
         expect(playground.ask_button).to_be_visible()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.page.browser import Playground, opened, pick
+from tests.page.browser import Playground, open_backend, pick
 from tests.page.conftest import KEY
 from tests.support.server import ROOT, Server
 from tests.test_docs import ADDRESS, ANSWER, blocks
@@ -48,7 +48,7 @@ def answers(server: Server, playground: Playground, key: str | None = None) -> A
 def test_what_is_copied_gives_the_answers_of_the_page_and_stands_in_the_tutorial(
     browser: Browser, served: Server, example: str
 ) -> None:
-    with opened(browser, served.url, f"#{example}") as playground:
+    with open_backend(browser, served.url, f"#{example}") as playground:
         real, command = answers(served, playground), playground.request("curl")
         assert run_curl(command)["answers"] == real
         printed = run([sys.executable, "-"], playground.request("Python")).splitlines()
@@ -86,7 +86,7 @@ def test_a_long_state_is_copied_whole(playground: Playground) -> None:
 
 
 def test_the_key_is_never_in_what_is_copied(browser: Browser, keyed: Server) -> None:
-    with opened(browser, keyed.url) as playground:
+    with open_backend(browser, keyed.url) as playground:
         for form in ("curl", "Python", "JSON"):
             assert "DECIDED_KEY" not in playground.request(form)
         playground.key.fill(KEY)
@@ -117,7 +117,7 @@ def test_the_link_opens_the_same_draft_elsewhere(browser: Browser, served: Serve
     assert link == playground.page.url
     assert {"-", "_"} <= set(link), "both letters in which the link's alphabet differs from that of base64"
     wanted = playground.request()
-    with opened(browser, served.url, link.removeprefix(f"{served.url}/")) as elsewhere:
+    with open_backend(browser, served.url, link.removeprefix(f"{served.url}/")) as elsewhere:
         assert elsewhere.request() == wanted
         elsewhere.ask()
         expect(elsewhere.answers).to_have_count(3)
@@ -128,7 +128,7 @@ def test_the_link_opens_the_same_draft_elsewhere(browser: Browser, served: Serve
 
 def test_nobody_is_asked_by_opening_a_link(browser: Browser, served: Server) -> None:
     asked = served.metric('service_requests_total{endpoint="/v1/systemone",status="200"}')
-    with opened(browser, served.url, "#grading") as playground:
+    with open_backend(browser, served.url, "#grading") as playground:
         expect(playground.answers).to_have_count(0)
         expect(playground.page.get_by_role("link", name="Grading")).to_have_attribute("aria-current", "true")
     assert served.metric('service_requests_total{endpoint="/v1/systemone",status="200"}') == asked
@@ -154,7 +154,7 @@ def test_the_way_back_from_an_example_keeps_what_was_written(playground: Playgro
 
 def test_copying_without_the_clipboard_of_a_trusted_page(browser: Browser, served: Server) -> None:
     """A page over plain HTTP from another machine may not use it."""
-    with opened(browser, f"http://decided.test:{served.port}") as playground:
+    with open_backend(browser, f"http://decided.test:{served.port}") as playground:
         page = playground.page
         assert page.evaluate("navigator.clipboard") is None
         page.get_by_role("button", name="Copy curl").click()

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decided.engines.breaker import Admission, Breaker
+from decided.engines.remote.breaker import Admission, Breaker
 
 
 class Clock:
@@ -18,7 +18,7 @@ def breaker(clock: Clock) -> Breaker:
     return Breaker(threshold=3, pause_s=1.0, clock=clock)
 
 
-def opened(clock: Clock) -> Breaker:
+def open_backend(clock: Clock) -> Breaker:
     made = breaker(clock)
     assert [made.failed(clock.now) for _ in range(3)] == [False, False, True]
     return made
@@ -34,7 +34,7 @@ def test_it_lets_everyone_through_while_calls_succeed() -> None:
 
 def test_it_opens_after_failures_in_a_row_and_refuses() -> None:
     clock = Clock()
-    made = opened(clock)
+    made = open_backend(clock)
     assert made.is_open
     assert made.admit() is Admission.REFUSED
 
@@ -62,7 +62,7 @@ def test_calls_that_others_overtook_do_not_open_it() -> None:
 
 def test_after_the_pause_one_trial_goes_and_the_rest_wait() -> None:
     clock = Clock()
-    made = opened(clock)
+    made = open_backend(clock)
     clock.now += 1.0
     assert made.admit() is Admission.TRIAL
     assert made.admit() is Admission.REFUSED
@@ -73,7 +73,7 @@ def test_after_the_pause_one_trial_goes_and_the_rest_wait() -> None:
 
 def test_a_failed_trial_starts_the_pause_anew() -> None:
     clock = Clock()
-    made = opened(clock)
+    made = open_backend(clock)
     clock.now += 1.0
     assert made.admit() is Admission.TRIAL
     clock.now += 0.5
@@ -87,7 +87,7 @@ def test_a_failed_trial_starts_the_pause_anew() -> None:
 
 def test_a_trial_that_was_cancelled_makes_room() -> None:
     clock = Clock()
-    made = opened(clock)
+    made = open_backend(clock)
     clock.now += 1.0
     assert made.admit() is Admission.TRIAL
     made.leave(Admission.TRIAL)
@@ -96,7 +96,7 @@ def test_a_trial_that_was_cancelled_makes_room() -> None:
 
 def test_word_that_the_engine_is_back_ends_the_pause() -> None:
     clock = Clock()
-    made = opened(clock)
+    made = open_backend(clock)
     made.try_now()
     assert made.admit() is Admission.TRIAL
 

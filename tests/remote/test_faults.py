@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.remote.fake_engine import FakeEngine
+from tests.spec.checks import eventually
 from tests.support.server import Reply, Server, running_server
 
 TIMEOUT_S = 3.0
@@ -86,14 +87,10 @@ def test_a_question_too_long_for_the_model_fails(server: Server) -> None:
 
 @pytest.mark.parametrize("fault", ["drip", "hang"])
 def test_what_does_not_end_is_too_late(server: Server, engine: FakeEngine, fault: str) -> None:
-    before, began = engine.abandoned, time.monotonic()
+    before = engine.abandoned
     reply = server.ask(f"FAULT={fault}", {"q": TOPIC})
     assert reply.status == 504
-    assert time.monotonic() - began < TIMEOUT_S + 1
-    deadline = time.monotonic() + 5
-    while engine.abandoned == before:  # the call was cancelled, not left behind
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    assert eventually(lambda: engine.abandoned > before)  # the call was cancelled, not left behind
     assert server.get("/health").json["queue_depth"] == 0
 
 
@@ -142,23 +139,18 @@ def test_hung_calls_do_not_harm_the_others(server: Server) -> None:
     hung = [threading.Thread(target=server.ask, args=("FAULT=hang", {"q": TOPIC})) for _ in range(8)]
     for thread in hung:
         thread.start()
-    began = time.monotonic()
-    while time.monotonic() - began < TIMEOUT_S - 0.5:
-        sent = time.monotonic()
-        assert server.ask("fine", {"q": TOPIC}).status == 200
-        assert time.monotonic() - sent < 1
-        time.sleep(0.05)
-    for thread in hung:
-        thread.join()
+    beside = []
+    while any(thread.is_alive() for thread in hung):
+        beside.append(server.ask("fine", {"q": TOPIC}).status)
+    assert set(beside) == {200}
+    assert len(beside) > 3
     assert server.ask("fine", {"q": TOPIC}).status == 200
 
 
 def test_one_failing_question_ends_the_others_of_its_request(server: Server, engine: FakeEngine) -> None:
     bad = {"type": "noul", "instructions": "FAULT=error"}
     slow = {"type": "noul", "instructions": "FAULT=hang"}
-    began = time.monotonic()
-    assert server.ask("text", {"slow": slow, "bad": bad}).status == 500
-    assert time.monotonic() - began < 1.5
+    assert server.ask("text", {"slow": slow, "bad": bad}).status == 500  # and not 504: the other was not waited for
 
 
 def test_connections_are_reused(engine: FakeEngine) -> None:
@@ -195,21 +187,15 @@ def test_down_up_down(engine: FakeEngine) -> None:
             assert server.ask("fine", {"q": TOPIC}).status == 503
 
 
-def test_an_engine_that_is_away_is_not_waited_for_again_and_again(engine: FakeEngine) -> None:
-    with FakeEngine() as gone:
-        pass
-    with decided(gone) as server:
-        server.ask("fine", {"q": TOPIC})
-        server.ask("fine", {"q": TOPIC})
-        began = time.monotonic()
+def test_an_engine_that_is_away_is_not_asked_again_and_again() -> None:
+    with FakeEngine() as away, decided(away) as server:
+        while "requests get 503 until it answers" not in server.log():
+            assert server.ask("FAULT=close", {"q": TOPIC}).status == 503
+        before = len(away.calls)
         for _ in range(20):
-            assert server.ask("fine", {"q": TOPIC}).status == 503
-        assert time.monotonic() - began < 3
-        assert "requests get 503 until it answers" in server.log()
+            assert server.ask("FAULT=close", {"q": TOPIC}).status == 503
+        assert len(away.calls) - before < 20  # a trial now and then
 
 
 def wait_for(server: Server, status: int) -> None:
-    deadline = time.monotonic() + 10
-    while server.get("/ready").status != status:
-        assert time.monotonic() < deadline, server.log()
-        time.sleep(0.1)
+    assert eventually(lambda: server.get("/ready").status == status), server.log()

@@ -1,16 +1,16 @@
 """What each kind sends, and how it reads what comes back."""
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from decided.engines import upstream
+from decided.engines.remote import upstream
 from decided.errors import ModelError, SettingsError
 from tests.remote.fake_engine import FakeEngine
+from tests.spec.checks import eventually
 from tests.support.server import Server, running_server, start
 
 TOPIC: dict[str, Any] = {
@@ -101,13 +101,10 @@ def test_a_big_batch_does_not_starve_small_requests() -> None:
         states = [f"state {number}" for number in range(64)]
         big = threading.Thread(target=server.batch, args=(states, {str(number): TOPIC for number in range(8)}))
         big.start()
-        time.sleep(0.5)
-        assert server.get("/health").json["queue_depth"] > 100
-        began = time.monotonic()
+        assert eventually(lambda: server.get("/health").json["queue_depth"] > 400)
         for _ in range(5):
             assert server.ask("small", {"q": TOPIC}).status == 200
-        assert time.monotonic() - began < 1.5
-        assert big.is_alive()
+        assert server.get("/health").json["queue_depth"] > 100
         big.join()
         assert server.get("/health").json["queue_depth"] == 0
 
@@ -141,10 +138,7 @@ def test_a_gateway_without_its_engine_does_not_end_the_start() -> None:
     with FakeEngine(status=502) as engine, decided(engine, "openai") as server:
         assert server.get("/ready").status == 503
         engine.status = 200
-        deadline = time.monotonic() + 10
-        while server.get("/ready").status != 200:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        assert eventually(lambda: server.get("/ready").status == 200)
         assert server.ask("text", {"q": TOPIC}).status == 200
 
 

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from decided.engines.pool import Garbled, HttpReply, Pool, Unreachable
+from decided.engines.remote.pool import Garbled, HttpReply, Pool, Unreachable
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -139,7 +139,7 @@ def test_a_busy_connection_is_replaced_when_it_is_old(monkeypatch: pytest.Monkey
         for _ in range(2):
             await pool.call(REQUEST, 5)
         assert origin.connections == 1
-        monkeypatch.setattr("decided.engines.pool._MAX_AGE_S", 0.0)
+        monkeypatch.setattr("decided.engines.remote.pool._MAX_AGE_S", 0.0)
         for _ in range(2):
             await pool.call(REQUEST, 5)
         assert origin.connections == 2

@@ -3,8 +3,8 @@
 import asyncio
 import random
 
-from decided.engines.turns import Turn, Turns
-from decided.scheduler import Lane
+from decided.engines.remote.turns import Turn, Turns
+from decided.fair_queue import Lane
 
 
 def test_a_small_request_does_not_wait_for_a_big_one() -> None:

@@ -78,8 +78,8 @@ def is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def eventually(condition: Callable[[], object], seconds: float = 5.0) -> bool:
-    """Whether it comes true within the time."""
+def eventually(condition: Callable[[], object], seconds: float = 60.0) -> bool:
+    """Whether it comes true. The time is for a machine that does much else; who waits in vain has found a fault."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:

@@ -6,38 +6,72 @@ from pathlib import Path
 import pytest
 
 from tests.spec.checks import KEY
-from tests.support.server import Server, running_server
+from tests.spec.engines import HOME
+from tests.spec.fronts import fronts_for, is_left_out
+from tests.support.server import OWN, Server, running_server
 
 SMALL_BODY = 2000
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that uses a server runs with each of the fronts that it makes sense with."""
+    if "front" in metafunc.fixturenames:
+        chosen = fronts_for(metafunc.function)
+        ids = [pytest.HIDDEN_PARAM if front == OWN else front for front in chosen]
+        metafunc.parametrize("front", chosen, ids=ids, indirect=True, scope="session")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items[:] = [item for item in items if not is_left_out(item.path.stem, item.name)]
+
+
 @pytest.fixture(scope="session")
-def keyed() -> Iterator[Server]:
-    """A server that requires KEY."""
-    with running_server(env={"SERVICE_API_KEY": KEY}) as running:
+def front(request: pytest.FixtureRequest) -> str:
+    chosen: str = request.param
+    return chosen
+
+
+@pytest.fixture(scope="session")
+def server(front: str) -> Iterator[Server]:
+    """A server with the fake model, default settings and no key. The one of all other tests has our own front alone."""
+    with running_server(front=front) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def strict() -> Iterator[Server]:
+def keyed(front: str) -> Iterator[Server]:
+    """A server that requires KEY."""
+    with running_server(env={"SERVICE_API_KEY": KEY}, front=front) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def strict(front: str) -> Iterator[Server]:
     """A server that refuses for every reason: it has a key, one place and a low body limit."""
     env = {"SERVICE_API_KEY": KEY, "SERVICE_MAX_BODY_BYTES": str(SMALL_BODY)}
-    with running_server("--max-in-flight", "1", env=env) as running:
+    with running_server("--max-in-flight", "1", env=env, front=front) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def narrow() -> Iterator[Server]:
+def narrow(front: str) -> Iterator[Server]:
     """A server with one place and little time, whose model takes one question at a time."""
     flags = ("--max-in-flight", "1", "--request-timeout-s", "1")
-    with running_server(*flags, env={"FAKE_TOKEN_BUDGET": "10"}) as running:
+    with running_server(*flags, env={"FAKE_TOKEN_BUDGET": "10"}, front=front) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def one_by_one() -> Iterator[Server]:
+def single(front: str) -> Iterator[Server]:
+    """A server with one place and all the time, whose model takes one question at a time."""
+    with running_server("--max-in-flight", "1", env={"FAKE_TOKEN_BUDGET": "10"}, front=front) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def one_by_one(front: str) -> Iterator[Server]:
     """A server with many places, whose model takes one question at a time."""
-    with running_server(env={"FAKE_TOKEN_BUDGET": "10"}) as running:
+    with running_server(env={"FAKE_TOKEN_BUDGET": "10"}, front=front) as running:
         yield running
 
 
@@ -50,7 +84,7 @@ def lifeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def remote(lifeline: Path) -> Iterator[Server]:
+def remote(lifeline: Path, front: str) -> Iterator[Server]:
     """A server with a remote engine."""
-    with running_server("--model", f"fake-remote:{lifeline}", module="tests.spec.engines") as running:
+    with running_server("--model", f"fake-remote:{lifeline}", module=HOME, front=front) as running:
         yield running

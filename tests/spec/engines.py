@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from decided.cli import main
-from decided.contract import MAX_REMOTE_OPTIONS, Question
-from decided.engine import KINDS, Cut, Item, ModelCard, Reading, Tell, Verdict
+from decided.contract.types import MAX_REMOTE_OPTIONS, Question
+from decided.engines.api import KINDS, Cut, Emit, Encoded, Item, ModelCard, Verdict
 from decided.errors import Unavailable
 from decided.settings import Settings
 from tests.support.fake_model import FakeModel
 
+HOME = "tests.spec.engines"
+NAMES = ("fake-remote", "odd", "picky", "cold")
 OUTPUT_TOKENS = 7
 SECRET = "the-inside-of-the-service"
 
@@ -42,7 +44,7 @@ class RemoteEngine:
         weights: list[Sequence[float]] = [[1.0] * len(question.keys()) for question in questions]
         return [Verdict(weights, input_tokens=3, output_tokens=OUTPUT_TOKENS) for _ in states]
 
-    async def decide_each(self, states: Sequence[str], questions: Sequence[Question], tell: Tell) -> None:
+    async def decide_each(self, states: Sequence[str], questions: Sequence[Question], tell: Emit) -> None:
         for index, verdict in enumerate(await self.decide(states, questions)):
             tell(index, verdict)
 
@@ -74,12 +76,12 @@ class ColdModel(FakeModel):
 
 
 class PickyModel(FakeModel):
-    def read(self, prepared: Sequence[Question], state: str) -> Reading:
-        reading = super().read(prepared, state)
+    def encode(self, prepared: Sequence[Question], state: str) -> Encoded:
+        reading = super().encode(prepared, state)
         words = [len(str(question.instructions).split()) for question in prepared]
         own = [(Cut("instructions", 5, count),) if count > 5 else () for count in words]
         cuts = [(*first, *second) for first, second in zip(reading.cuts, own, strict=True)]
-        return Reading(reading.items, reading.input_tokens, cuts)
+        return Encoded(reading.items, reading.input_tokens, cuts)
 
 
 def load(name: str, settings: Settings) -> RemoteEngine | FakeModel:
@@ -94,5 +96,5 @@ def load(name: str, settings: Settings) -> RemoteEngine | FakeModel:
 
 
 if __name__ == "__main__":
-    KINDS |= dict.fromkeys(("fake-remote", "odd", "picky", "cold"), "tests.spec.engines")
+    KINDS |= dict.fromkeys(NAMES, HOME)
     sys.exit(main())

@@ -47,9 +47,9 @@ def results(server: Server) -> Any:
 
 
 @pytest.fixture(scope="module")
-def picky() -> Iterator[Server]:
+def picky(front: str) -> Iterator[Server]:
     """A server whose model reads five words of the instructions."""
-    with running_server("--model", "picky", module="tests.spec.engines") as running:
+    with running_server("--model", "picky", module="tests.spec.engines", front=front) as running:
         yield running
 
 

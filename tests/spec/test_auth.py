@@ -9,8 +9,8 @@ import pytest
 
 from decided.cli import main
 from decided.errors import Unauthorized
-from decided.keys import Keys
 from decided.settings import Settings
+from decided.web.keys import Keys
 from tests.spec.checks import AUTHORIZED, GETS, KEY, POSTS, SINGLE, body_for, bytes_for, eventually, refused, served
 from tests.spec.wire import Wire, message
 from tests.support.server import Server, running_server, start

@@ -25,13 +25,14 @@ from tests.spec.checks import (
 from tests.spec.conftest import SMALL_BODY
 from tests.spec.engines import SECRET
 from tests.spec.wire import Wire, chunked, head, message
+from tests.support.gate import Gate
 from tests.support.server import Reply, Server, running_server
 
 
 @pytest.fixture(scope="module")
-def odd() -> Iterator[Server]:
+def odd(front: str) -> Iterator[Server]:
     """A server whose engine raises what nobody expects."""
-    with running_server("--model", "odd", module="tests.spec.engines") as running:
+    with running_server("--model", "odd", module="tests.spec.engines", front=front) as running:
         yield running
 
 
@@ -102,13 +103,14 @@ def test_a_model_failure_is_a_500_without_internals(server: Server, path: str, s
 def test_a_request_that_makes_the_model_fail_fails_alone(server: Server) -> None:
     """Requests that wait while the model is busy run together; only the guilty one is failed."""
     states = [f"FAIL {number}" if number % 4 == 0 else f"fine {number}" for number in range(12)]
-    with Wire(server) as busy:
-        busy.send(message(bytes_for(state="SLEEP=0.3")))
-        assert eventually(lambda: in_flight(server) == 1)
+    with Gate() as gate, Wire(server) as busy:
+        busy.send(message(bytes_for(state=gate.state)))
+        assert eventually(gate.reached)
         wires = [Wire(server) for _ in states]
         for wire, state in zip(wires, states, strict=True):
             wire.send(message(bytes_for(state=state)))
         assert eventually(lambda: in_flight(server) == 1 + len(states))
+        gate.open()
         served(busy.reply())
         for wire, state in zip(wires, states, strict=True):
             with wire:

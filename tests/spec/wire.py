@@ -32,10 +32,11 @@ def chunked(*parts: bytes) -> bytes:
 class Wire:
     """One connection to a server."""
 
-    def __init__(self, server: Server, timeout: float = 10) -> None:
+    def __init__(self, server: Server, timeout: float = 60) -> None:
         self.socket = server.connect()
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.settimeout(timeout)
+        self._timeout = timeout
         self._left = b""
 
     def __enter__(self) -> Self:
@@ -84,7 +85,7 @@ class Wire:
         except TimeoutError:
             return True
         finally:
-            self.socket.settimeout(10)
+            self.socket.settimeout(self._timeout)
 
     def _body(self, headers: dict[str, str]) -> bytes:
         if "content-length" in headers:

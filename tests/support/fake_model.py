@@ -1,11 +1,15 @@
 """A weightless, deterministic model for tests. Words in the state steer it:
 
-SLEEP=0.5     running it takes that many seconds
+GATE=/folder  running it takes until the folder is gone: tests/support/gate.py
+SLEEP=0.5     running it takes at least that many seconds
 FAIL          running it fails
 FAIL-READ     reading it fails
 NAN           it answers with NaN
 SHORT         it answers fewer questions than it was asked
 DIE           the thread that runs it ends
+
+`fake` makes an item of every question, as cross-encoders do. `fake:whole` makes one of a state with all its questions,
+which runs in pieces of a token budget, on two threads, as the embedded model does.
 """
 
 import os
@@ -14,14 +18,18 @@ import sys
 import time
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from decided import prompts
-from decided.contract import Question, compact
-from decided.engine import Item, ModelCard, Reading
+from decided.contract.types import Question, compact
+from decided.engines import prompts
+from decided.engines.api import Encoded, Item, ModelCard, More
 from decided.settings import Settings
+from tests.support.gate import wait_at
 
 STATE_TOKENS = 1000
+TOKENS = 10  # of a question
 
 
 class _Words:
@@ -31,42 +39,79 @@ class _Words:
 
 class FakeModel:
     card = ModelCard(name="fake", description="For tests only.", release_date="2026-01-01", kind="fake", device="cpu")
+    gives_features = True
     token_budget = int(os.environ.get("FAKE_TOKEN_BUDGET", "256"))
 
     def __init__(self) -> None:
         self.reads = 0
-        self.batches: list[int] = []
 
     def prepare(self, questions: Sequence[Question]) -> Sequence[Question]:
         return questions
 
-    def read(self, prepared: Sequence[Question], state: str) -> Reading:
+    def encode(self, prepared: Sequence[Question], state: str) -> Encoded:
         self.reads += 1
         if "FAIL-READ" in state:
             raise ValueError("told to fail while reading")
         ids, cuts = prompts.tokens(_Words(), state, "state", STATE_TOKENS)
-        items = [Item([number], 10, (state, question)) for number, question in enumerate(prepared)]
-        return Reading(items, len(ids) + 10 * len(items), [cuts] * len(items))
+        items = [Item([number], TOKENS, (state, question)) for number, question in enumerate(prepared)]
+        return Encoded(items, len(ids) + TOKENS * len(items), [cuts] * len(items))
 
-    def run(self, items: Sequence[Item]) -> list[list[list[float]]]:
-        self.batches.append(len(items))
-        states = {item.payload[0] for item in items}
-        time.sleep(sum(float(seconds) for state in states for seconds in re.findall(r"SLEEP=([\d.]+)", state)))
-        if any("FAIL" in state for state in states):
-            raise ValueError("told to fail, with a secret inside")
-        if any("DIE" in state for state in states):
-            raise SystemExit
-        return [_weights(*item.payload) for item in items]
+    def run(self, items: Sequence[Item]) -> list[Any]:
+        _obey({item.payload[0] for item in items})
+        for item in items:
+            if item.wants_features:
+                item.features = features(item.payload[0])
+        return [[_weights(*item.payload)] if "SHORT" not in item.payload[0] else [] for item in items]
 
 
-def _weights(state: str, question: Any) -> list[list[float]]:
+class WholeModel(FakeModel):
+    """Cuts its work as the embedded model does."""
+
+    runners = 2
+    room = 2**20
+
+    def encode(self, prepared: Sequence[Question], state: str) -> Encoded:
+        reading = super().encode(prepared, state)
+        item = Item(range(len(prepared)), self._cost(len(prepared)), (state, prepared, []))
+        return replace(reading, items=[item], room=len(state))
+
+    def run(self, items: Sequence[Item]) -> list[Any]:
+        return [self._go_on(item.payload[0], item.payload[1], item.payload[2]) for item in items]
+
+    def _go_on(self, state: str, questions: Sequence[Question], answers: list[list[float]]) -> Any:
+        _obey({state})
+        until = len(answers) + max(1, self.token_budget // TOKENS)
+        answers += [_weights(state, question) for question in questions[len(answers) : until]]
+        if len(answers) < len(questions):
+            return More(self._cost(len(questions) - len(answers)))
+        return answers if "SHORT" not in state else answers[:-1]
+
+    def _cost(self, questions: int) -> int:
+        return min(questions * TOKENS, max(TOKENS, self.token_budget))
+
+
+def features(state: str) -> list[float]:
+    """As many as a test can look at: how long the state is, and whether it speaks of money."""
+    return [len(state) / 100, 1.0 if "money" in state else 0.0]
+
+
+def _obey(states: set[str]) -> None:
+    """Do what the words in the states say."""
+    for folder in {found for state in states for found in re.findall(r"GATE=(\S+)", state)}:
+        wait_at(Path(folder))
+    time.sleep(sum(float(seconds) for state in states for seconds in re.findall(r"SLEEP=([\d.]+)", state)))
+    if any("FAIL" in state for state in states):
+        raise ValueError("told to fail, with a secret inside")
+    if any("DIE" in state for state in states):
+        raise SystemExit
+
+
+def _weights(state: str, question: Any) -> list[float]:
     keys = question.keys()
-    if "SHORT" in state:
-        return []
     if "NAN" in state:
-        return [[float("nan")] * len(keys)]
+        return [float("nan")] * len(keys)
     seed = state + compact(question.instructions)
-    return [[1 + zlib.crc32(f"{seed}{key}".encode()) % 1000 for key in keys]]
+    return [1 + zlib.crc32(f"{seed}{key}".encode()) % 1000 for key in keys]
 
 
 def load(name: str, settings: Settings) -> FakeModel:
@@ -75,4 +120,4 @@ def load(name: str, settings: Settings) -> FakeModel:
     if name == "slow":
         print("loading", file=sys.stderr, flush=True)
         time.sleep(30)
-    return FakeModel()
+    return WholeModel() if name == "whole" else FakeModel()

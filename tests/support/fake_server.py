@@ -3,7 +3,7 @@
 import sys
 
 from decided.cli import main
-from decided.engine import KINDS
+from decided.engines.api import KINDS
 
 if __name__ == "__main__":
     KINDS["fake"] = "tests.support.fake_model"

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from decided.contract import Question
+from decided.contract.types import Question
 
 LONG = "The parcel was late. " * 200
 

@@ -21,20 +21,20 @@ class Scripted:
 
 
 @dataclass
-class Asked:
+class ReceivedRequest:
     path: str
     headers: dict[str, str]
     body: Any
 
 
-Script = Callable[[Asked], Scripted | None]
+Script = Callable[[ReceivedRequest], Scripted | None]
 """What to answer; None closes the connection without a word."""
 
 
 @contextmanager
-def scripted_server(script: Script) -> Iterator[tuple[str, list[Asked]]]:
+def scripted_server(script: Script) -> Iterator[tuple[str, list[ReceivedRequest]]]:
     """The server's address, and what it was asked so far."""
-    log: list[Asked] = []
+    log: list[ReceivedRequest] = []
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -44,7 +44,7 @@ def scripted_server(script: Script) -> Iterator[tuple[str, list[Asked]]]:
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"null")
-            asked = Asked(self.path, {name.lower(): value for name, value in self.headers.items()}, body)
+            asked = ReceivedRequest(self.path, {name.lower(): value for name, value in self.headers.items()}, body)
             log.append(asked)
             reply = script(asked)
             if reply is None:

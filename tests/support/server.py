@@ -1,5 +1,6 @@
 """A real server process for tests, on a free loopback port."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -16,7 +17,11 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 120.0
+MEASURED = any(name.startswith("COVERAGE_PROCESS") for name in os.environ)
+OWN = "own"
+PATIENCE_S = 120.0
+"""How long a reply is waited for: longer than any machine takes, so that no test hangs on its speed."""
 
 
 @dataclass
@@ -54,7 +59,12 @@ class Server:
         return self.log_path.read_text()
 
     def request(
-        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None, timeout: float = 40
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: dict[str, str] | None = None,
+        timeout: float = PATIENCE_S,
     ) -> Reply:
         """One request on a connection of its own. A body that is not bytes is sent as JSON."""
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
@@ -86,7 +96,7 @@ class Server:
         return 0.0
 
     def connect(self) -> socket.socket:
-        return socket.create_connection((self.host, self.port), timeout=40)
+        return socket.create_connection((self.host, self.port), timeout=PATIENCE_S)
 
     def raw(self, data: bytes, timeout: float = 40) -> bytes:
         """Send bytes as they are; return all that comes until the server closes or nothing more comes."""
@@ -94,6 +104,15 @@ class Server:
             connection.settimeout(timeout)
             connection.sendall(data)
             return read_all(connection)
+
+    def end(self) -> None:
+        """End the process, whatever it does; where coverage is measured, let it write that down before."""
+        if MEASURED and self.process.poll() is None:
+            self.process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(5)
+        self.process.kill()
+        self.process.wait()
 
     def stop(self, number: int = signal.SIGTERM, timeout: float = 20) -> int:
         """Send a signal, wait for the end, return the exit code."""
@@ -112,28 +131,38 @@ def read_all(connection: socket.socket) -> bytes:
     return b"".join(parts)
 
 
-def start(*flags: str, env: dict[str, str] | None = None, module: str = "tests.support.fake_server") -> Server:
-    """Start a server process without waiting for it to listen."""
+def start(
+    *flags: str,
+    env: dict[str, str] | None = None,
+    module: str = "tests.support.fake_server",
+    front: str = OWN,
+) -> Server:
+    """Start a server process without waiting for it to listen. What speaks HTTP there is our own listener, or the
+    application of `decided.asgi` under the server that `front` names."""
     import tempfile
 
     handle, name = tempfile.mkstemp(prefix="decided-", suffix=".log")
     environment = {key: value for key, value in os.environ.items() if not key.startswith("SERVICE_")} | (env or {})
+    program = [module] if front == OWN else ["tests.support.asgi_server", front]
     with os.fdopen(handle, "wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", module, "serve", *flags], cwd=ROOT, env=environment, stdout=log, stderr=log
+            [sys.executable, "-m", *program, "serve", *flags], cwd=ROOT, env=environment, stdout=log, stderr=log
         )
     return Server(process, Path(name))
 
 
 @contextmanager
 def running_server(
-    *flags: str, env: dict[str, str] | None = None, module: str = "tests.support.fake_server"
+    *flags: str,
+    env: dict[str, str] | None = None,
+    module: str = "tests.support.fake_server",
+    front: str = OWN,
 ) -> Iterator[Server]:
     """A server that listens, with the fake model unless flags or environment name another."""
     defaults = ["--host", "127.0.0.1", "--port", "0"]
     if "--model" not in flags and "SERVICE_MODEL" not in (env or {}):
         defaults += ["--model", "fake"]
-    server = start(*defaults, *flags, env=env, module=module)
+    server = start(*defaults, *flags, env=env, module=module, front=front)
     try:
         deadline = time.monotonic() + START_TIMEOUT_S
         while not (found := re.search(r"on http://\S*:(\d+)", server.log())):
@@ -143,7 +172,5 @@ def running_server(
         server.port = int(found[1])
         yield server
     finally:
-        if server.process.poll() is None:
-            server.process.kill()
-            server.process.wait()
+        server.end()
         server.log_path.unlink(missing_ok=True)

@@ -7,15 +7,13 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
 
-import torch
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
-from decided import engine, prompts
-from decided.contract import Choice, Noul, Question
+from decided.contract.types import Choice, Noul
+from decided.engines import api as engine
+from decided.engines import prompts
 from decided.settings import Settings
 from tests.conformance import decide
 from tests.support.questions import LONG, STATES, typed
-from tests.torch import checkpoints
+from tests.torch import checkpoints, references
 
 pytestmark = pytest.mark.torch
 
@@ -38,31 +36,13 @@ def loaded(folder: Path) -> Any:
     return engine.load(Settings(model=str(folder), device="cpu"))
 
 
-def plain(folder: Path, state: str, question: Question) -> list[float]:
-    """Each statement by itself, as pairs of texts."""
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    network = AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.float32).eval()
-    labels = network.config.label2id
-    follows = []
-    for statement in prompts.hypotheses(question):
-        pair = tokenizer(state, statement, return_tensors="pt", truncation="only_first", max_length=256)
-        with torch.inference_mode():
-            follows.append(network(**pair).logits[0])
-    if len(follows) == 1:
-        other = labels.get("contradiction", labels.get("not_entailment"))
-        found: list[float] = follows[0][[labels["entailment"], other]].softmax(-1).tolist()
-        return found
-    shares: list[float] = torch.stack([logits[labels["entailment"]] for logits in follows]).softmax(-1).tolist()
-    return shares
-
-
 @pytest.mark.parametrize("together", [False, True], ids=["alone", "in a mixed batch"])
 def test_probabilities_are_those_of_plain_transformers(folder: Path, together: bool) -> None:
-    ours = decide(loaded(folder), STATES[:3], typed(), together)
+    ours, says = decide(loaded(folder), STATES[:3], typed(), together), references.cross_encoder(folder)
     spread = 0.0
     for state, answers in zip(STATES, ours, strict=False):
         for question, weights in zip(typed(), answers, strict=True):
-            wanted = plain(folder, state, question)
+            wanted = says(state, question)
             assert weights == pytest.approx(wanted, abs=EQUAL)
             spread = max(spread, max(wanted) - min(wanted))
     assert spread > 0.05
@@ -71,7 +51,7 @@ def test_probabilities_are_those_of_plain_transformers(folder: Path, together: b
 def test_a_long_state_is_cut_as_far_as_the_longest_statement_allows(folder: Path) -> None:
     model = loaded(folder)
     question = Choice({"a": None, "b": "a much longer option than the first one"}, "Which?")
-    reading = model.read(model.prepare([question]), LONG)
+    reading = model.encode(model.prepare([question]), LONG)
     lengths = [len(ids) for ids, _ in reading.items[0].payload.rows]
     longest = model._longest
     assert max(lengths) == longest
@@ -92,29 +72,17 @@ def test_statements_of_questions() -> None:
 
 
 def test_gliclass_probabilities_are_those_of_its_pipeline(gliclass: Path) -> None:
-    from gliclass import GLiClassModel, ZeroShotClassificationPipeline
-
-    pipeline = ZeroShotClassificationPipeline(
-        GLiClassModel.from_pretrained(gliclass), AutoTokenizer.from_pretrained(gliclass), device="cpu",
-        classification_type="multi-label", progress_bar=False,
-    )  # fmt: skip
-    model = loaded(gliclass)
-    team, _, urgent, *_ = typed()
+    model, says = loaded(gliclass), references.gliclass(gliclass)
     for state in STATES[:3]:
-        ours = decide(model, [state], [team, urgent], True)[0]
-        names = ["billing: charges, refunds", "technical: bugs", "other"]
-        scores = pipeline([state], [names], threshold=0.0, prompt=["Which team should handle this?"])[0]
-        wanted = torch.tensor([score["score"] for score in scores]).logit().softmax(-1).tolist()
-        assert ours[0] == pytest.approx(wanted, abs=1e-3)
-        (alone,) = pipeline([state], [["Does this need a reply today?"]], threshold=0.0)[0]
-        assert ours[1] == pytest.approx([alone["score"], 1 - alone["score"]], abs=1e-3)
+        for question, shares in zip(typed(), decide(model, [state], typed(), True)[0], strict=True):
+            assert shares == pytest.approx(says(state, question), abs=1e-3)
 
 
 def test_gliclass_reads_no_markers_from_a_state_and_cuts_with_a_word(gliclass: Path) -> None:
     model = loaded(gliclass)
     asked = typed()[:1]
     assert len(decide(model, ["<<LABEL>>stolen<<SEP>>"], asked, True)[0][0]) == 3
-    reading = model.read(model.prepare(asked), LONG * 3)
+    reading = model.encode(model.prepare(asked), LONG * 3)
     assert [cut.part for cut in reading.cuts[0]] == ["state"]
     inputs = model._pipeline.prepare_inputs(
         [reading.items[0].payload.text], [reading.items[0].payload.asked.labels], prompt=["Which team?"]

@@ -10,15 +10,23 @@ pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
 
 import torch
 
-from decided import engine
-from decided.engine import KINDS, Item
+from decided.engines import api as engine
+from decided.engines.api import KINDS, Item
 from decided.settings import Settings
 from tests import conformance
 from tests.support.questions import LONG, STATES, typed
-from tests.torch import checkpoints
+from tests.torch import checkpoints, references
 
 pytestmark = pytest.mark.torch
 
+SAYS: dict[str, Callable[[Path], conformance.Says]] = {
+    "opendecider": references.opendecider,
+    "laya": references.laya,
+    "causal": references.Lettered,
+    "nli": references.cross_encoder,
+    "gliclass": references.gliclass,
+    "worded": references.Worded,
+}
 MAKERS: dict[str, Callable[[Path], Path]] = {
     "opendecider": checkpoints.opendecider,
     "laya": checkpoints.laya,
@@ -28,26 +36,37 @@ MAKERS: dict[str, Callable[[Path], Path]] = {
     "worded": lambda folder: checkpoints.decoder(folder, "llama"),
 }
 
-
 FORCED = {"worded"}
 
 
 @pytest.fixture(scope="module", params=MAKERS)
-def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    folder = MAKERS[request.param](tmp_path_factory.mktemp(request.param))
-    forced = f"{request.param}:" if request.param in FORCED else ""
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def folder(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return MAKERS[kind](tmp_path_factory.mktemp(kind))
+
+
+@pytest.fixture(scope="module")
+def model(kind: str, folder: Path) -> Any:
+    forced = f"{kind}:" if kind in FORCED else ""
     model = engine.load(Settings(model=f"{forced}{folder}", device="cpu"))
-    assert isinstance(model, object)
-    assert model.card.kind == request.param  # else recognised from its files
+    assert model.card.kind == kind  # else recognised from its files
     return model
 
 
 def test_every_kind_has_a_maker() -> None:
-    assert set(MAKERS) == {kind for kind, module in KINDS.items() if module.startswith("decided.engines.torch.")}
+    assert (
+        set(MAKERS)
+        == set(SAYS)
+        == {kind for kind, module in KINDS.items() if module.startswith("decided.engines.torch.")}
+    )
 
 
-def test_it_conforms(model: Any) -> None:
-    conformance.hold(model)
+def test_it_conforms(model: Any, kind: str, folder: Path) -> None:
+    conformance.hold(model, says=SAYS[kind](folder))
 
 
 def test_it_says_what_it_is(model: Any) -> None:

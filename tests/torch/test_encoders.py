@@ -1,6 +1,5 @@
 """Decision encoders against the packages of their authors: the same questions, the same probabilities."""
 
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +9,13 @@ pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
 
 import torch
 
-from decided import engine
-from decided.contract import Noul
+from decided.contract.types import Noul
+from decided.engines import api as engine
 from decided.engines.torch import attention
 from decided.settings import Settings
 from tests.conformance import decide
-from tests.support.questions import LONG, QUESTIONS, STATES, typed
-from tests.torch import checkpoints, kernel
+from tests.support.questions import LONG, STATES, typed
+from tests.torch import checkpoints, kernel, references
 
 pytestmark = pytest.mark.torch
 
@@ -37,40 +36,16 @@ def loaded(folder: Path, **settings: Any) -> Any:
     return engine.load(Settings(model=str(folder), device="cpu", **settings))
 
 
-def opendecider_says(folder: Path, states: list[str]) -> list[list[list[float]]]:
-    import opendecider
-
-    model = opendecider.load(str(folder), device="cpu")
-    replies = [model.system_one(state, QUESTIONS)["answers"] for state in states]
-    return [[list(answer["probabilities"].values()) for answer in reply.values()] for reply in replies]
-
-
-def laya_says(folder: Path, states: list[str]) -> list[list[list[float]]]:
-    import laya
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        agent = laya.load(str(folder), device="cpu")
-        replies = [agent.system_one(state, QUESTIONS)["answers"] for state in states]
-    return [[_in_our_form(answer) for answer in reply.values()] for reply in replies]
-
-
-def _in_our_form(answer: dict[str, Any]) -> list[float]:
-    if answer["type"] == "noul":
-        return [answer["noul"], 1 - answer["noul"]]
-    return list(answer["probabilities"].values())
-
-
 @pytest.mark.parametrize("together", [False, True], ids=["alone", "in a mixed batch"])
 @pytest.mark.parametrize("family", ["opendecider", "laya"])
 def test_probabilities_are_those_of_the_authors(family: str, together: bool, request: pytest.FixtureRequest) -> None:
     folder = request.getfixturevalue(family)
     states = [*STATES, LONG]
-    theirs = {"opendecider": opendecider_says, "laya": laya_says}[family](folder, states)
-    ours = decide(loaded(folder), states, typed(), together)
+    says = {"opendecider": references.opendecider, "laya": references.laya}[family](folder)
     spread = 0.0
-    for our_state, their_state in zip(ours, theirs, strict=True):
-        for our, their in zip(our_state, their_state, strict=True):
+    for state, answers in zip(states, decide(loaded(folder), states, typed(), together), strict=True):
+        for question, our in zip(typed(), answers, strict=True):
+            their = says(state, question)
             assert our == pytest.approx(their, abs=EQUAL)
             spread = max(spread, max(their) - min(their))
     assert spread > 0.2  # else anything would be equal
@@ -101,23 +76,23 @@ def test_pytorch_has_the_flash_kernel_in_the_form_in_which_it_is_called() -> Non
 def test_what_is_cut_is_what_the_authors_cut(opendecider: Path, laya: Path) -> None:
     for folder in (opendecider, laya):
         model = loaded(folder)
-        reading = model.read(model.prepare(typed()), LONG)
+        reading = model.encode(model.prepare(typed()), LONG)
         assert all(cuts and cuts[0].part == "state" for cuts in reading.cuts)
         assert all(len(item.payload.ids) == 256 for item in reading.items)
-        assert not any(model.read(model.prepare(typed()), "short").cuts)
+        assert not any(model.encode(model.prepare(typed()), "short").cuts)
 
 
 def test_a_question_longer_than_the_input_is_cut_and_says_so(opendecider: Path, laya: Path) -> None:
     for folder in (opendecider, laya):
         model = loaded(folder)
-        reading = model.read(model.prepare([Noul("Is it so? " * 500)]), "A state.")
+        reading = model.encode(model.prepare([Noul("Is it so? " * 500)]), "A state.")
         assert [cut.part for cut in reading.cuts[0]] == ["instructions"]
         assert len(reading.items[0].payload.ids) <= 256
 
 
 def test_special_tokens_in_a_text_are_text(opendecider: Path) -> None:
     model = loaded(opendecider)
-    reading = model.read(model.prepare(typed()), "[MASK] [SEP] [CLS]")
+    reading = model.encode(model.prepare(typed()), "[MASK] [SEP] [CLS]")
     for item, question in zip(reading.items, typed(), strict=True):
         mask = model.vocabulary.id_of("mask_token")
         assert (item.payload.ids == mask).sum() == len(question.keys())

@@ -15,10 +15,10 @@ pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
 
 import torch
 
-from decided import engine
-from decided.engines.torch.fusion import gated
+from decided.engines import api as engine
+from decided.engines.torch.fusion import apply_gate
+from decided.serving.worker import Worker
 from decided.settings import Settings
-from decided.worker import Worker
 from tests.conformance import decide
 from tests.support.questions import LONG, STATES, typed
 from tests.torch import checkpoints
@@ -66,7 +66,7 @@ def test_everything_fast_is_used(model: Any) -> None:
     assert model.overlaps
     if model.card.kind == "opendecider":
         assert model.attention.flash
-        assert model.encoder.steps.gated is not gated
+        assert model.encoder.steps.apply_gate is not apply_gate
     else:
         assert model.decoder.packed
         assert model.decoder._attention.flash

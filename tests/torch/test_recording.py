@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from decided import engine
-from decided.engines.torch.graphs import doubled, filled, rounded
+from decided.engines import api as engine
+from decided.engines.torch.cuda_graphs import fill_up, round_up, round_up_by_doubling
+from decided.engines.torch.kv_cache import KvCache
 from decided.engines.torch.packing import Prompt, lay_out
-from decided.engines.torch.states import States
 from decided.settings import Settings
 from tests.conformance import decide
 from tests.support.questions import LONG, STATES, typed
@@ -83,7 +83,7 @@ def test_a_decoder_gives_the_same_answers_in_rounded_shapes(
     model = loaded(f"{kind}:{checkpoints.decoder(tmp_path, 'qwen3')}")
     batches = [STATES, [*STATES, "a new one"], STATES[:1], ["another", *STATES], STATES]
     wanted = [decide(model, states, typed(), True) for states in batches]
-    monkeypatch.setattr("decided.engines.torch.shared.varlen", kernel.varlen)
+    monkeypatch.setattr("decided.engines.torch.shared_attention.varlen", kernel.varlen)
     decoder = model.decoder
     decoder._attention.flash, decoder._recorder = True, Rerunner()
     for shelf in (decoder._of_batch, decoder._of_earlier):
@@ -99,20 +99,20 @@ def test_a_decoder_gives_the_same_answers_in_rounded_shapes(
 
 @given(st.integers(1, 100_000))
 def test_sizes_are_rounded_up_a_little_and_powers_of_two_stay(count: int) -> None:
-    assert count <= rounded(count) <= max(64, count * (9 / 8 if count > 4096 else 5 / 4))
-    assert rounded(rounded(count)) == rounded(count)
-    assert count <= doubled(count) < 2 * count
-    assert rounded(1 << 14) == doubled(1 << 14) == 1 << 14
-    assert doubled(0) == 0
-    assert doubled(3, least=128) == 128
+    assert count <= round_up(count) <= max(64, count * (9 / 8 if count > 4096 else 5 / 4))
+    assert round_up(round_up(count)) == round_up(count)
+    assert count <= round_up_by_doubling(count) < 2 * count
+    assert round_up(1 << 14) == round_up_by_doubling(1 << 14) == 1 << 14
+    assert round_up_by_doubling(0) == 0
+    assert round_up_by_doubling(3, least=128) == 128
 
 
 def test_few_sizes_stand_for_many() -> None:
-    assert len({rounded(count) for count in range(1, 16_385)}) < 45
+    assert len({round_up(count) for count in range(1, 16_385)}) < 45
 
 
 def test_an_array_is_filled_with_its_last_number() -> None:
-    assert filled(np.array([1, 5], np.int32), 4).tolist() == [1, 5, 5, 5]
+    assert fill_up(np.array([1, 5], np.int32), 4).tolist() == [1, 5, 5, 5]
 
 
 @given(
@@ -124,7 +124,7 @@ def test_every_question_finds_its_state(lengths: list[tuple[int, list[int]]], kn
     """Whichever states were read before, in the layout and in its rounded form: the stretches of queries and keys lead
     each question to the keys of its own state."""
     draw = np.random.default_rng(0)
-    states = States(10_000, 1)
+    states = KvCache(10_000, 1)
     prompts = []
     for number, (length, questions) in enumerate(lengths):
         state = np.full(length, number, np.int32)

@@ -11,7 +11,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
 
 import torch
 
-from decided import engine
+from decided.engines import api as engine
 from decided.engines.torch import placement
 from decided.errors import ModelError
 from decided.settings import Settings

@@ -1,7 +1,6 @@
 """Language models asked in words: held to plain transformers, and a real small one to easy questions."""
 
 import importlib.util
-import math
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +8,12 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
 
-import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
-
-from decided import engine
-from decided.contract import Choice, Noul, Question, Score
+from decided.contract.types import Choice, Noul, Question, Score
+from decided.engines import api as engine
 from decided.settings import Settings
 from tests.conformance import decide
 from tests.support.questions import STATES
-from tests.torch import checkpoints
+from tests.torch import checkpoints, references
 
 pytestmark = pytest.mark.torch
 
@@ -27,7 +23,6 @@ QUESTIONS: list[Question] = [
     Noul("Is it a complaint?"),
     Score(["calm", "a little annoyed", "furious"], "How upset is the writer?"),
 ]
-WORDS = [["refund", "bug report", "praise"], ["Yes", "No"], ["calm", "a little annoyed", "furious"]]
 ABOUT = Choice({"animal": None, "vehicle": None}, "What is the text about?")
 SENTIMENT = Choice({"positive": None, "negative": None}, "What is the sentiment?")
 LANGUAGE = Choice({"English": None, "French": None, "German": None}, "Which language is it?")
@@ -49,29 +44,6 @@ EASY: list[tuple[str, Question, str]] = [
 ]
 
 
-class Plain:
-    """Whole texts, tokenised whole, one at a time, with the attention that transformers has."""
-
-    def __init__(self, folder: Path) -> None:
-        self.tokenizer = AutoTokenizer.from_pretrained(folder)
-        self.network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-
-    def decide(self, state: str, question: Question, words: list[str]) -> list[float]:
-        gains = [math.exp(self.said(state, question, word) - self.said("N/A", question, word)) for word in words]
-        return [gain / sum(gains) for gain in gains]
-
-    def said(self, state: str, question: Question, word: str) -> float:
-        user = f"Text:\n{state}\n\nQuestion: {question.instructions}\nAnswer with one word."
-        prompt = self.tokenizer.apply_chat_template(
-            [{"role": "user", "content": user}], tokenize=False, add_generation_prompt=True, enable_thinking=False
-        )
-        before, behind = (self.tokenizer.encode(text, add_special_tokens=False) for text in (prompt, word))
-        with torch.inference_mode():
-            logits = self.network(torch.tensor([[*before, *behind]])).logits[0, len(before) - 1 : -1]
-        found = torch.log_softmax(logits, -1)[range(len(behind)), behind]
-        return float(found.sum())
-
-
 @pytest.mark.parametrize("family", ["qwen3", "gpt2", "mamba"])
 @pytest.mark.parametrize("together", [False, True])
 def test_words_weigh_what_they_weigh_in_transformers(family: str, together: bool, tmp_path: Path) -> None:
@@ -82,12 +54,12 @@ def test_words_weigh_what_they_weigh_in_transformers(family: str, together: bool
     folder = checkpoints.decoder(tmp_path, family, **more)
     model: Any = engine.load(Settings(model=f"worded:{folder}", device="cpu"))
     assert model.decoder.packed == (family != "mamba")
-    plain = Plain(folder)
+    says = references.Worded(folder)
     spread = 0.0
     for _ in range(2):  # the second time, what options weigh without a state is known
         for state, answers in zip(STATES[:2], decide(model, STATES[:2], QUESTIONS, together), strict=True):
-            for question, words, weights in zip(QUESTIONS, WORDS, answers, strict=True):
-                wanted = plain.decide(state, question, words)
+            for question, weights in zip(QUESTIONS, answers, strict=True):
+                wanted = says(state, question)
                 assert weights == pytest.approx(wanted, abs=EQUAL)
                 spread = max(spread, max(wanted) - min(wanted))
     assert spread > 0.05
@@ -117,4 +89,4 @@ def test_a_real_small_model_chooses_sensibly() -> None:
 def test_a_model_that_does_not_know_letters_is_found_out(caplog: pytest.LogCaptureFixture) -> None:
     model: Any = engine.load(Settings(model=str(smollm2()), device="cpu"))
     assert model.card.kind == "causal"
-    assert "does not know letters well: worded:NAME" in caplog.text
+    assert "answers letters poorly: worded:NAME" in caplog.text

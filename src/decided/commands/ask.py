@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from decided.commands.common import add_questions, add_source
-from decided.contract import Question, encode
+from decided.contract.decoding import read_object
+from decided.contract.types import Question, encode
 from decided.errors import DecidedError, InputError, ModelError
-from decided.reading import read_object
 from decided.settings import Settings
 
 SUMMARY = "ask questions about one text, here and now"
@@ -19,7 +19,7 @@ Ask questions about one text or JSON value, and see the answers with all their p
 
 The state comes first: as an argument, as @FILE, or, without either, from standard input. A file called .json is read as
 JSON, any other as text. Questions come as flags, whose first word is the question and whose others are the options (an
-option may say what it means: NAME=DESCRIPTION), or from a file.
+option may say what it means: NAME=DESCRIPTION), or from a file. In a terminal, `decided ask` alone asks you for both.
 """
 
 EPILOG = """\
@@ -46,7 +46,7 @@ model cannot be loaded, or the server not asked
 OVERRIDES: dict[str, str] = {}
 
 
-class _Asked(Action):
+class _CollectQuestion(Action):
     """All questions in one list, whatever their type, in the order in which they were asked."""
 
     def __call__(self, parser: ArgumentParser, namespace: Namespace, values: Any, option: str | None = None) -> None:
@@ -56,29 +56,38 @@ class _Asked(Action):
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("state", metavar="STATE", nargs="?", help="the text; @FILE reads it from a file")
     parser.set_defaults(asked=None)
-    parser.add_argument("--choice", action=_Asked, nargs="+", metavar=("QUESTION", "OPTION"), help="which of these?")
-    parser.add_argument("--score", action=_Asked, nargs="+", metavar=("QUESTION", "LEVEL"), help="how much?")
-    parser.add_argument("--noul", action=_Asked, nargs=1, metavar="QUESTION", help="yes or no?")
+    parser.add_argument(
+        "--choice", action=_CollectQuestion, nargs="+", metavar=("QUESTION", "OPTION"), help="which of these?"
+    )
+    parser.add_argument("--score", action=_CollectQuestion, nargs="+", metavar=("QUESTION", "LEVEL"), help="how much?")
+    parser.add_argument("--noul", action=_CollectQuestion, nargs=1, metavar="QUESTION", help="yes or no?")
     add_questions(parser, required=False)
     parser.add_argument("--json", action="store_true", help="print the response as JSON")
     add_source(parser)
 
 
 async def execute(chosen: Settings, given: dict[str, Any]) -> None:
-    from decided.decider import check_options, opened
+    from decided.backend import check_options, open_backend
+    from decided.commands.interactive import converse
 
-    questions = _questions(given)
-    state = _state(given["state"])
-    decider = await opened(chosen, given["server"], given["api_key"], retries=1)
-    try:
-        check_options(decider, questions)
+    nothing_given = given["state"] is None and given["asked"] is None and given["questions"] is None
+    interactive = nothing_given and sys.stdin.isatty()
+    questions = {} if interactive else _questions(given)
+    state = None if interactive else _state(given["state"])
+    backend = await open_backend(chosen, given["server"], given["api_key"], retries=1)
+
+    async def ask(state: Any, questions: dict[str, Question]) -> None:
+        check_options(backend, questions)
         began = time.perf_counter()
-        async for result in decider.batch([state], questions):
+        async for result in backend.batch([state], questions):
             if result.error is not None:
                 raise ModelError(result.error.message) if result.error.status == 503 else _Failed(result.error.message)
             _show(result.answered(), time.perf_counter() - began, given["json"])
+
+    try:
+        await (converse(ask) if interactive else ask(state, questions))
     finally:
-        await decider.close()
+        await backend.close()
 
 
 class _Failed(InputError):
@@ -89,7 +98,7 @@ def _questions(given: dict[str, Any]) -> dict[str, Question]:
     from decided import questions
 
     if (given["asked"] is None) == (given["questions"] is None):
-        raise InputError("ask something: with --choice, --score and --noul, or with --questions FILE")
+        raise InputError("nothing to ask: use --choice, --score or --noul, or --questions FILE")
     if given["questions"] is not None:
         return questions.read_file(given["questions"])
     return questions.from_words(given["asked"])
@@ -107,18 +116,18 @@ def _state(given: str | None) -> Any:
     except OSError as error:
         raise InputError(f"{where} cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
-        raise InputError(f"{where} is no text in UTF-8") from None
+        raise InputError(f"{where} is not UTF-8 text") from None
     except DecidedError as error:
         raise InputError(f"{where}: {str(error).replace('the body', 'the file', 1)}") from None
 
 
 def _show(response: Any, seconds: float, as_json: bool) -> None:
-    from decided import bars
+    from decided.commands import terminal
 
     if as_json:
         sys.stdout.buffer.write(encode(response) + b"\n")
         return
     plain = not (sys.stdout.encoding or "").lower().startswith("utf")
-    for line in bars.lines(response, plain):
+    for line in terminal.lines(response, plain):
         print(line.encode("ascii", "replace").decode() if plain else line)
     print(f"\n{response.model}, {response.usage.input_tokens} tokens, {seconds * 1000:.0f} ms")

@@ -26,7 +26,7 @@ two lines of labels:
   (the second is broken here to fit the page; in the file it is one line)
 
 try it:
-  decided calibrate labels.jsonl --out calibration.json --plot reliability.png
+  decided calibrate labels.jsonl --out calibration.json --plot reliability.svg
   decided serve --temperature calibration.json
 
 exit codes: 0 done, even if some lines were skipped; 2 a setting or the input is wrong; 3 the model cannot be loaded, or
@@ -39,12 +39,12 @@ OVERRIDES = {"temperature": "1"}  # fitted is what the model itself says, whatev
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("labels", metavar="LABELS", help="a file of labelled questions; - for standard input")
     parser.add_argument("--out", metavar="FILE", type=Path, help="write the temperatures here, as JSON")
-    parser.add_argument("--plot", metavar="FILE", type=Path, help="draw the reliability diagram here, as PNG")
+    parser.add_argument("--plot", metavar="FILE", type=Path, help="draw the reliability diagram here, as SVG")
     parser.add_argument("--limit", metavar="N", type=positive, help="use the first N lines only")
-    add_settings(parser, ONLY_TO_SERVE | {"temperature"})
+    add_settings(parser, ONLY_TO_SERVE | {"profiles", "temperature"})
 
 
 async def execute(chosen: Settings, given: dict[str, Any]) -> None:
-    from decided.calibrate import Task, calibrate
+    from decided.evaluation.calibrate import Task, calibrate
 
     await calibrate(chosen, Task(**given))

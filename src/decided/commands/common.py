@@ -6,7 +6,7 @@ from pathlib import Path
 
 from decided.settings import default_of, flag, flag_settings, variable
 
-ONLY_TO_SERVE = frozenset({"host", "port", "max_in_flight", "max_body_bytes", "page"})
+ONLY_TO_SERVE = frozenset({"host", "port", "max_in_flight", "max_body_bytes", "page", "outcomes", "keep_texts"})
 
 
 def add_settings(parser: ArgumentParser, left_out: AbstractSet[str] = frozenset()) -> None:
@@ -21,14 +21,14 @@ def add_settings(parser: ArgumentParser, left_out: AbstractSet[str] = frozenset(
             )
 
 
-def add_source(parser: ArgumentParser) -> None:
+def add_source(parser: ArgumentParser, left_out: AbstractSet[str] = frozenset()) -> None:
     """Who decides: a running server, or else the model in this process, with the settings of `decided serve`."""
-    group = parser.add_argument_group("who decides (default: the model, loaded into this process)")
+    group = parser.add_argument_group("where to run (default: load the model into this process)")
     group.add_argument("--server", metavar="URL", help="ask a running server of the protocol")
     group.add_argument(
         "--api-key", metavar="KEY", help="the server's key; better in SERVICE_API_KEY, which other users cannot see"
     )
-    add_settings(parser, ONLY_TO_SERVE)
+    add_settings(parser, ONLY_TO_SERVE | left_out)
 
 
 def add_questions(parser: ArgumentParser, required: bool) -> None:
@@ -45,3 +45,13 @@ def positive(value: str) -> int:
     if not value.isascii() or not value.isdigit() or int(value) < 1:
         raise ArgumentTypeError(f"must be a whole number from 1, not {value!r}")
     return int(value)
+
+
+def share(value: str) -> float:
+    try:
+        found = float(value)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found <= 1:
+        raise ArgumentTypeError(f"must be a number from 0 to 1, not {value!r}")
+    return found

@@ -12,7 +12,7 @@ SUMMARY = "measure how good the answers are, on labelled questions"
 DESCRIPTION = """\
 Ask questions whose answers you know, and report how good the answers are: accuracy, macro-F1, Brier score, log-loss,
 calibration error, and how accurate the answers are that pass a threshold of confidence. With --against, a second model
-or server is asked the same, and the two are compared row by row.
+or server is asked the same, and the two are compared row by row; with --profiles, the model without them is.
 
 LABELS has the format of `decided calibrate`: a JSON object a line with a state, a question, and the right answer.
 """
@@ -29,6 +29,7 @@ try it:
   decided eval labels.jsonl --html report.html
   decided eval labels.jsonl --server http://127.0.0.1:8000 --json > report.json
   decided eval labels.jsonl --against vllm:Qwen/Qwen3-8B
+  decided eval held-out.jsonl --profiles profiles/
   decided eval labels.jsonl --server http://127.0.0.1:8000 --against http://127.0.0.1:8001
 
 exit codes: 0 done, even if some lines were skipped; 2 a setting or the input is wrong; 3 a model cannot be loaded, a
@@ -48,6 +49,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 async def execute(chosen: Settings, given: dict[str, Any]) -> None:
-    from decided.evaluate import Task, evaluate
+    from decided.evaluation.evaluate import Task, evaluate
 
     await evaluate(chosen, Task(**given))

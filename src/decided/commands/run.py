@@ -4,7 +4,7 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from decided.commands.common import add_questions, add_source, positive
+from decided.commands.common import add_questions, add_source, positive, share
 from decided.settings import Settings
 
 SUMMARY = "ask the same questions about every row of a table"
@@ -12,7 +12,7 @@ SUMMARY = "ask the same questions about every row of a table"
 DESCRIPTION = """\
 Read a table, ask questions about every row, and write the table with the answers beside each row.
 
-Formats are told by the names of the files: .csv, .tsv, .jsonl, .parquet (with the extra decided[parquet]). Without
+Formats are told by the names of the files: .csv, .tsv, .jsonl, .parquet (with the extra parquet). Without
 --out, lines of JSON go to standard output. The state of a row is its column 'state', or the columns named, or else the
 whole row. A row that cannot be answered keeps its place, with the reason in the column 'error'.
 
@@ -29,7 +29,7 @@ try it:
   decided run s3-mount/messages.parquet --questions questions.yaml --out s3-mount/answered.parquet --ray auto
 
 columns added for a question called team: team (the option, the level, or true or false), team.confidence, team.p.OPTION
-for each option, and for levels team.score. Then: warning, error.
+for each option, and for levels team.level (its label) and team.score. Then: warning, error.
 
 exit codes: 0 every row is written, even if some have errors; 2 a setting or the input is wrong; 3 the model cannot be
 loaded, or it or the server went away; 130 interrupted
@@ -53,27 +53,39 @@ def add_arguments(parser: ArgumentParser) -> None:
         default=[],
         help="a column to ask about; several make an object",
     )
+    parser.add_argument("--delimiter", metavar="CHAR", help="separator of a CSV input (default: found by itself)")
+    parser.add_argument("--encoding", metavar="NAME", help="encoding of a CSV input (default: found by itself)")
     parser.add_argument(
-        "--concurrency", metavar="N", type=positive, default=128, help="rows under way at a time (default: 128)"
+        "--empty",
+        choices=("skip", "ask"),
+        default="skip",
+        help="rows without a text: skip or ask (default: skip)",
+    )
+    parser.add_argument(
+        "--no-probabilities", dest="probabilities", action="store_false", help="leave the columns NAME.p.OPTION out"
+    )
+    parser.add_argument(
+        "--min-confidence", metavar="X", type=share, default=0.0, help="write 'unsure' where the confidence is below X"
+    )
+    parser.add_argument(
+        "--concurrency", metavar="N", type=positive, help="rows in flight (default: 32 in this process, else 128)"
     )
     parser.add_argument(
         "--ray",
         metavar="ADDRESS",
-        help="run on the Ray cluster at this address; 'local' starts one here (decided[ray])",
+        help="run on the Ray cluster at this address; 'local' starts one here (with the extra ray)",
     )
-    parser.add_argument(
-        "--ray-workers", metavar="N", type=positive, help="models, or clients of --server, on the cluster"
-    )
+    parser.add_argument("--ray-workers", metavar="N", type=positive, help="workers on the cluster")
     add_source(parser)
 
 
 async def execute(chosen: Settings, given: dict[str, Any]) -> None:
-    from decided.run import Task, run
+    from decided.tables.run import Task, run
 
     task = Task(**given | {"state_columns": tuple(given["state_columns"])})
     if task.ray is None:
         await run(chosen, task)
     else:
-        from decided import raydata
+        from decided.tables import ray
 
-        raydata.run(chosen, task)  # nothing else runs on this loop
+        ray.run(chosen, task)  # nothing else runs on this loop

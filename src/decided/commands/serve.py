@@ -24,7 +24,8 @@ try it:
     "state": "My parcel is two days late and nobody answers the phone!",
     "questions": {"angry": {"type": "noul", "instructions": "Is the customer angry?"}}}'
 
-exit codes: 0 stopped when told to, 2 a setting is wrong, 3 the model cannot be loaded, 4 the address is taken
+exit codes: 0 stopped when told to, 2 a setting is wrong, 3 the model cannot be loaded, 4 the address is taken,
+            5 the inference worker stopped or got stuck, see --worker-grace-s
 """
 
 OVERRIDES: dict[str, str] = {}
@@ -35,6 +36,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 async def execute(chosen: Settings, given: dict[str, Any]) -> None:
-    from decided.server import serve
+    from decided.web.server import serve
 
     await serve(chosen)

@@ -82,7 +82,7 @@ def locate(name: str, settings: Settings) -> Checkpoint:
     if path.is_file() and path.suffix == ".gguf":
         return Checkpoint(path.stem, path.parent, path.name, trusted)
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name):
-        raise ModelError(f"{name!r} is no folder of model files here, and no name on the Hub")
+        raise ModelError(f"{name!r} is neither a local folder nor a Hub name")
     return Checkpoint(name, _snapshot(name, settings), trusted=trusted)
 
 
@@ -99,7 +99,7 @@ def _snapshot(name: str, settings: Settings) -> Path:
     try:
         return Path(snapshot_download(name, revision=settings.revision, allow_patterns=patterns))
     except Exception as error:
-        raise ModelError(f"{name!r} is no folder here, and the Hub did not give it: {error}") from error
+        raise ModelError(f"{name!r} is not a local folder, and the download from the Hub failed: {error}") from error
 
 
 def recognise(checkpoint: Checkpoint) -> str:
@@ -119,8 +119,9 @@ def recognise(checkpoint: Checkpoint) -> str:
     if any(name.endswith(("ForCausalLM", "LMHeadModel")) for name in architectures):
         return "causal"
     raise ModelError(
-        f"the kind of {checkpoint.name!r} cannot be told from its files ({', '.join(architectures) or 'no config'}): "
-        "it is no decision encoder, has no entailment label and is no causal language model. KIND:NAME forces a kind"
+        f"the kind of {checkpoint.name!r} cannot be recognised: its files ({', '.join(architectures) or 'no config'}) "
+        "are not those of a decision encoder, a classifier with an entailment label or a causal language model. "
+        "KIND:NAME forces a kind"
     )
 
 

@@ -11,8 +11,7 @@ const request = ({ questions, ...rest }) => ({
   questions: Object.fromEntries(Object.entries(questions).map(([name, value]) => [name, question(value)])),
 });
 
-const make = async (client, { ask, options, abortAfterMs, delayMs = 0 }) => {
-  await new Promise((resolve) => setTimeout(resolve, delayMs));
+const make = async (client, { ask, options, abortAfterMs }) => {
   const started = performance.now();
   const outcome = {};
   try {

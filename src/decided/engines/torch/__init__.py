@@ -1,1 +1,1 @@
-"""Models that run in this process with PyTorch, one file per kind. Needs the extra `decided[torch]`."""
+"""Models that run in this process with PyTorch, one file per kind. Needs the extra `torch`."""

@@ -10,14 +10,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from decided.contract import MAX_OPTIONS, Choice, Question
-from decided.engine import Item, ModelCard, Reading
+from decided.contract.types import MAX_OPTIONS, Choice, Question
+from decided.engines.api import Encoded, Item, ModelCard, Result, run_to_end
 from decided.engines.checkpoint import RELEASE_UNKNOWN
 from decided.engines.torch.placement import Placement
+from decided.errors import DeviceLost
 
 log = logging.getLogger("decided.engines")
 
-Weights = list[list[list[float]]]
+Weights = Sequence[Result]
+Finished = Sequence[Sequence[Sequence[float]]]
 
 LEAST_BUDGET = 256
 _MOST_BUDGET = {"cuda": 65_536, "mps": 8_192, "cpu": 4_096}
@@ -47,7 +49,7 @@ class TorchModel(ABC):
     def prepare(self, questions: Sequence[Question]) -> Any: ...
 
     @abstractmethod
-    def read(self, prepared: Any, state: str) -> Reading: ...
+    def encode(self, prepared: Any, state: str) -> Encoded: ...
 
     @abstractmethod
     def forward(self, items: Sequence[Item]) -> Callable[[], Weights]:
@@ -60,9 +62,11 @@ class TorchModel(ABC):
         """Start one batch. One that does not fit into memory is halved, and later batches are smaller."""
         try:
             with torch.inference_mode():
-                return self.forward(items)
+                wait = self.forward(items)
+            return lambda: self._wait(wait)
         except Exception as error:
             if not is_out_of_memory(error):
+                self._look_at_device(error)
                 raise
             halves = self.halves(items)
             if not halves:
@@ -70,14 +74,30 @@ class TorchModel(ABC):
             self.free()
             self.token_budget = max(LEAST_BUDGET, min(self.token_budget, sum(item.cost for item in items)) // 2)
             log.warning("out of memory with %d pieces: batches of %d tokens now", len(items), self.token_budget)
-        return lambda: self.joined(items, [self.run(half) for half in halves])
+        return lambda: self.join(items, [run_to_end(self, half) for half in halves])
+
+    def _wait(self, wait: Callable[[], Weights]) -> Weights:
+        try:
+            return wait()
+        except Exception as error:
+            self._look_at_device(error)
+            raise
+
+    def _look_at_device(self, error: Exception) -> None:
+        """After some errors (an access to memory that is not there, a failed assertion) a GPU refuses a process
+        everything that follows: then it is of no use to try again."""
+        if self.placement.on_gpu:
+            try:
+                torch.cuda.synchronize()
+            except Exception as lost:
+                raise DeviceLost(str(lost)) from error
 
     def halves(self, items: Sequence[Item]) -> list[Sequence[Item]]:
         """Two smaller batches, or nothing where one cannot be made smaller."""
         middle = len(items) // 2
         return [items[:middle], items[middle:]] if middle else []
 
-    def joined(self, items: Sequence[Item], parts: list[Weights]) -> Weights:
+    def join(self, items: Sequence[Item], parts: Sequence[Finished]) -> Weights:
         return [of_item for part in parts for of_item in part]
 
     def forget(self) -> None:  # noqa: B027  most kinds keep nothing
@@ -122,7 +142,7 @@ class TorchModel(ABC):
         while len(times) < tries and sum(times) < _PATIENCE_S:
             self.forget()
             began = time.perf_counter()
-            self.run(items)
+            run_to_end(self, items)
             times.append(time.perf_counter() - began)
         return min(times)
 
@@ -132,7 +152,7 @@ class TorchModel(ABC):
         cost = 0
         while cost < size:
             state = f"{len(items)} " + "word " * _SAMPLE_WORDS
-            reading = self.read(prepared, state)
+            reading = self.encode(prepared, state)
             items += reading.items
             cost += sum(item.cost for item in reading.items)
         return items[:-1] if cost > size and len(items) > 1 else items
@@ -145,7 +165,8 @@ def card_of(
     """The card of a model whose files do not say when it was released."""
     return ModelCard(
         name=name, description=description, release_date=RELEASE_UNKNOWN, kind=kind, device=placement.device.type,
-        max_options=max_options, provenance=f"Weights {weights}, {placement.precision}, {calibration}.",
+        max_options=max_options, weights=weights,
+        provenance=f"Weights {weights}, {placement.precision}, {calibration}.",
     )  # fmt: skip
 
 

@@ -5,23 +5,23 @@ ones. What stands around the text is in `prompts.py`, as for language models beh
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from decided.contract import Choice, Question
-from decided.engine import Cut, Item, ModelCard
-from decided.engines import labels
-from decided.engines.rounds import Order, Rounds, decided
-from decided.engines.torch.base import Weights, softmax
+from decided.contract.types import Choice, Question
+from decided.engines import letters
+from decided.engines.api import Cut, ModelCard
+from decided.engines.prompts import LETTERED, OPENDECIDER, PromptWords, join_cuts
+from decided.engines.tokenizer import Vocabulary
+from decided.engines.torch.base import softmax
 from decided.engines.torch.decoder import Decoder
 from decided.engines.torch.language import About, Files, Frame, LanguageModel, card_for, ended, read_files, read_frame
 from decided.engines.torch.packing import Prompt
 from decided.engines.torch.placement import Placement
-from decided.engines.torch.transfer import Floats, Ints
-from decided.engines.vocabulary import Vocabulary
-from decided.prompts import LETTERED, OPENDECIDER, Words, joined
+from decided.engines.torch.transfer import Ints
+from decided.engines.tournament import Order, Rounds, tournament
 from decided.settings import Settings
 
 log = logging.getLogger("decided.engines")
@@ -29,7 +29,7 @@ log = logging.getLogger("decided.engines")
 _LEAST_MASS = 0.05
 
 
-class Asked:
+class EncodedQuestion:
     """A question in tokens, for any order of its options. Lines are whole, so their tokens can be put together."""
 
     def __init__(self, question: Question, vocabulary: Vocabulary, frame: Frame, limit: int) -> None:
@@ -37,20 +37,20 @@ class Asked:
         self._vocabulary = vocabulary
         self._frame = frame
         about = self._line(frame.words.question_lines(question), "instructions", limit // 4)
-        shown = min(len(self.options), len(labels.LABELS))
+        shown = min(len(self.options), len(letters.LETTERS))
         self._option_limit = max(4, (limit - limit // 4) // shown)
         self._about, self.cuts = about
         self._lines: dict[tuple[str, int], list[int]] = {}
         self._end = [*vocabulary.encode(frame.words.end), *frame.after]
-        natural = [self._option(labels.LABELS[0], number) for number in range(len(self.options))]
-        self.cuts += joined([cuts for _, cuts in natural])
+        natural = [self._option(letters.LETTERS[0], number) for number in range(len(self.options))]
+        self.cuts += join_cuts([cuts for _, cuts in natural])
         longest = sorted((len(ids) for ids, _ in natural), reverse=True)[:shown]
         self.longest = len(self._about) + sum(longest) + shown + len(self._end)
         self.cost = sum(len(self.ids(order)) for order in _first_round(len(self.options)))
 
     def ids(self, order: Order) -> Ints:
         found = list(self._about)
-        for letter, number in zip(labels.LABELS, order, strict=False):
+        for letter, number in zip(letters.LETTERS, order, strict=False):
             if (letter, number) not in self._lines:
                 self._lines[letter, number] = self._option(letter, number)[0]
             found += self._lines[letter, number]
@@ -73,62 +73,64 @@ class Causal(LanguageModel):
         self._rotations = settings.rotations
         self._at_once = settings.small_batch
 
-    def prepare(self, questions: Sequence[Question]) -> list[Asked]:
+    def prepare(self, questions: Sequence[Question]) -> list[EncodedQuestion]:
         limit = self.decoder.context // 2
-        return [Asked(question, self.vocabulary, self.frame, limit) for question in questions]
+        return [EncodedQuestion(question, self.vocabulary, self.frame, limit) for question in questions]
 
-    def forward(self, items: Sequence[Item]) -> Callable[[], Weights]:
-        abouts: list[About] = [item.payload for item in items]
-        tables = [
-            (about, asked, decided(len(asked.options), self._rotations)) for about in abouts for asked in about.asked
-        ]
-        waiting = [_Waiting(about, asked, rounds) for about, asked, rounds in tables]
-        begun = self._round(waiting)
+    def begin(self, about: About) -> "Tables":
+        return Tables(about, self._rotations)
 
-        def collect() -> Weights:
-            found = begun
-            while found:
-                for table, shares in found():
-                    table.answer(shares)
-                found = self._round(waiting)
-            answers = iter(waiting)
-            return [[next(answers).result for _ in about.asked] for about in abouts]
-
-        return collect
-
-    def _round(self, waiting: Sequence["_Waiting"]) -> Callable[[], list[tuple["_Waiting", list[list[float]]]]] | None:
-        """Start all that is to be asked now."""
-        open_now = [table for table in waiting if table.orders]
-        asks = [(table, order) for table in open_now for order in table.orders]
-        if not asks:
-            return None
-        prompts = [Prompt(table.about.key, table.about.state, table.asked.ids(order)) for table, order in asks]
+    def ask(self, prompts: Sequence[Prompt]) -> Callable[[], Iterable[Any]]:
         size = self._at_once or len(prompts)
         parts = [self.decoder.letters(prompts[start : start + size]) for start in range(0, len(prompts), size)]
+        return lambda: np.concatenate([part() for part in parts])
 
-        def collect() -> list[tuple[_Waiting, list[list[float]]]]:
-            logits: Floats = np.concatenate([part() for part in parts])
-            counts = [len(order) for _, order in asks]
-            rows = np.concatenate([row[:count] for row, count in zip(logits, counts, strict=True)])
-            shares = iter(softmax(rows, counts))
-            return [(table, [next(shares) for _ in table.orders]) for table in open_now]
 
-        return collect
+class Tables:
+    """The questions of an item on their way through their rounds."""
+
+    def __init__(self, about: About, rotations: int) -> None:
+        self._about = about
+        self._tables = [_Waiting(asked, tournament(len(asked.options), rotations)) for asked in about.asked]
+
+    def pending(self) -> list[Prompt]:
+        key, state = self._about.key, self._about.state
+        return [Prompt(key, state, table.asked.ids(order)) for table, order in self._open()]
+
+    def take(self, found: Sequence[Any]) -> None:
+        asks = list(zip(self._open(), found, strict=False))
+        counts = [len(order) for (_, order), _ in asks]
+        if asks:
+            shares = softmax(
+                np.concatenate([row[:count] for (_, row), count in zip(asks, counts, strict=True)]), counts
+            )
+            for ((table, _), _), of_order in zip(asks, shares, strict=True):
+                table.take(of_order)
+
+    def answers(self) -> list[list[float]]:
+        return [table.result for table in self._tables]
+
+    def _open(self) -> list[tuple["_Waiting", Order]]:
+        """What is to be asked, in an order that does not change while it is."""
+        return [(table, order) for table in self._tables for order in table.orders[len(table.found) :]]
 
 
 class _Waiting:
     """A question on its way through its rounds."""
 
-    def __init__(self, about: About, asked: Asked, rounds: Rounds) -> None:
-        self.about = about
+    def __init__(self, asked: EncodedQuestion, rounds: Rounds) -> None:
         self.asked = asked
         self._rounds = rounds
         self.orders: list[Order] = []
+        self.found: list[list[float]] = []
         self.result: list[float] = []
         self._advance(lambda: next(rounds))
 
-    def answer(self, shares: list[list[float]]) -> None:
-        self._advance(lambda: self._rounds.send(shares))
+    def take(self, shares: list[float]) -> None:
+        self.found.append(shares)
+        if len(self.found) == len(self.orders):
+            of_round, self.found = self.found, []
+            self._advance(lambda: self._rounds.send(of_round))
 
     def _advance(self, step: Callable[[], list[Order]]) -> None:
         try:
@@ -138,7 +140,7 @@ class _Waiting:
 
 
 def _first_round(count: int) -> list[Order]:
-    rounds = decided(count, 1)
+    rounds = tournament(count, 1)
     try:
         return next(rounds)
     except StopIteration:
@@ -147,10 +149,10 @@ def _first_round(count: int) -> list[Order]:
 
 def load(name: str, settings: Settings) -> Causal:
     files = read_files(name, settings)
-    return assembled(files, settings, OPENDECIDER if files.given.has("opendecider.json") else LETTERED)
+    return assemble(files, settings, OPENDECIDER if files.given.has("opendecider.json") else LETTERED)
 
 
-def assembled(files: Files, settings: Settings, words: Words) -> Causal:
+def assemble(files: Files, settings: Settings, words: PromptWords) -> Causal:
     """A model of a network and its tokenizer, with its token budget found."""
     decoder = Decoder(files.network, files.placement, _spellings(files.tokenizer, words))
     card = card_for(files, "causal", "asked for letters", decoder.context)
@@ -161,21 +163,21 @@ def assembled(files: Files, settings: Settings, words: Words) -> Causal:
     return model
 
 
-def _spellings(tokenizer: Any, words: Words) -> list[list[int]]:
+def _spellings(tokenizer: Any, words: PromptWords) -> list[list[int]]:
     """The tokens that count as each letter. A model that was trained on bare letters is asked for those."""
     if words is OPENDECIDER:
-        return [[number] for number in tokenizer.convert_tokens_to_ids(list(labels.LABELS))]
-    return labels.spellings(tokenizer.convert_ids_to_tokens(range(len(tokenizer))))
+        return [[number] for number in tokenizer.convert_tokens_to_ids(list(letters.LETTERS))]
+    return letters.spellings(tokenizer.convert_ids_to_tokens(range(len(tokenizer))))
 
 
 def _look_at_letters(model: Causal) -> None:
     """A model that does not answer with a letter, or with the same one in any order, decides by accident: say so."""
     question = Choice({"apple": "a fruit", "hammer": "a tool"}, "Which of the two is a fruit?")
-    about: About = model.read(model.prepare([question]), "An apple and a hammer.").items[0].payload
+    about: About = model.encode(model.prepare([question]), "An apple and a hammer.").items[0].payload
     prompts = [Prompt(about.key, about.state, about.asked[0].ids(order)) for order in ((0, 1), (1, 0))]
     found = model.decoder.mass(prompts[0], 2)
     if found < _LEAST_MASS:
         log.warning("%s puts %.1f%% of its probability on the letters it is asked for", model.card.name, 100 * found)
     chosen = model.decoder.letters(prompts)()[:, :2].argmax(axis=1).tolist()
     if chosen != [0, 1]:
-        log.warning("%s does not know letters well: worded:NAME asks for words, see docs/models.md", model.card.name)
+        log.warning("%s answers letters poorly; try worded:NAME, see docs/models.md", model.card.name)

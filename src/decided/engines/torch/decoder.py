@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 
 from decided.engines.torch.attention import Segments, has_flash, takes
-from decided.engines.torch.fusion import fuse_layers, fused_mix, mixed
-from decided.engines.torch.graphs import MOST_ROWS, Recorder
-from decided.engines.torch.packing import Layout, Prompt, lay_out, picked, targeted
+from decided.engines.torch.cuda_graphs import MOST_ROWS, CudaGraphCache
+from decided.engines.torch.fusion import fuse_layers, fuse_mix, mix_parts
+from decided.engines.torch.kv_cache import KvCache, Shelf, gather
+from decided.engines.torch.packing import Layout, Prompt, lay_out, pick_rows, target_rows
 from decided.engines.torch.placement import Placement
-from decided.engines.torch.shared import Plan, SharedAttention
-from decided.engines.torch.states import Shelf, States, gather
-from decided.engines.torch.transfer import Floats, fetch, ship
+from decided.engines.torch.shared_attention import AttentionPlan, SharedAttention
+from decided.engines.torch.transfer import Floats, to_device, to_host
 
 log = logging.getLogger("decided.engines")
 
@@ -45,13 +45,13 @@ class Decoder:
         self.context = int(getattr(config, "max_position_embeddings", 0) or 2048)
         heads = int(getattr(config, "num_attention_heads", 1))
         width = int(getattr(config, "head_dim", None) or config.hidden_size // heads)
-        self.states = States(0, 1)
+        self.states = KvCache(0, 1)
         self._letters, self._unspelled = self._table(spellings)
         self._picks = takes(network.forward, "logits_to_keep")
         flash = has_flash(placement.device, placement.dtype, heads, width)
-        self._attention = SharedAttention(flash, fused_mix(placement, heads, width) if flash else mixed)
-        self._compiles = self._attention.mix is not mixed
-        self._recorder = Recorder() if flash else None
+        self._attention = SharedAttention(flash, fuse_mix(placement, heads, width) if flash else mix_parts)
+        self._compiles = self._attention.mix is not mix_parts
+        self._recorder = CudaGraphCache() if flash else None
         self._window = getattr(config, "sliding_window", None) or sys.maxsize
         forget = self._recorder.clear if self._recorder else lambda: None
         self._of_batch, self._of_earlier = (Shelf(self._empty, forget) for _ in range(2))
@@ -63,13 +63,13 @@ class Decoder:
     def letters(self, prompts: Sequence[Prompt]) -> Callable[[], Floats]:
         """Start one batch; what is returned waits for it and gives a logit for each prompt and letter."""
         with torch.inference_mode():
-            return fetch(self._placement, self._answers(prompts, self._spelled))
+            return to_host(self._placement, self._answers(prompts, self._score_letters))
 
     def said(self, prompts: Sequence[Prompt]) -> Callable[[], Floats]:
         """Start one batch; what is returned gives the logarithm of the probability of each prompt's words."""
         starts = np.cumsum([0, *(prompt.reads for prompt in prompts[:-1])])
         with torch.inference_mode():
-            wait = fetch(self._placement, self._answers(prompts, _followed))
+            wait = to_host(self._placement, self._answers(prompts, _score_followers))
         return lambda: np.add.reduceat(wait(), starts)
 
     def mass(self, prompt: Prompt, count: int) -> float:
@@ -89,7 +89,7 @@ class Decoder:
         found = self._packed(prompts, read) if self.packed else self._padded(prompts, read)
         return found[: sum(prompt.reads for prompt in prompts)]
 
-    def _spelled(self, logits: Tensor, targets: Tensor) -> Tensor:
+    def _score_letters(self, logits: Tensor, targets: Tensor) -> Tensor:
         """A logit for each letter, however it may be spelled."""
         return torch.logsumexp(logits[:, self._letters].float() + self._unspelled, dim=-1)
 
@@ -107,7 +107,7 @@ class Decoder:
                 memory, earlier = (self._empty(size) for size in (layout.tokens * layout.keeps, layout.earlier))
                 recorder = None
             gather((sheet.known for sheet in layout.sheets if sheet.start is None), earlier)
-            arrays = ship(self._placement, *layout.arrays)
+            arrays = to_device(self._placement, *layout.arrays)
             run = partial(self._run_packed, layout, memory, earlier, read)
             found = recorder.run((read, layout.shape), run, *arrays) if recorder else run(*arrays)
             for sheet in layout.sheets:  # what is kept must not hold on to the memory of its neighbours
@@ -120,7 +120,7 @@ class Decoder:
 
     def _run_packed(self, layout: Layout, memory: Tensor, earlier: Tensor, read: Read, *arrays: Tensor) -> Tensor:
         ids, positions, picks, targets, own, queries, keys = arrays
-        self._attention.plan = Plan(
+        self._attention.plan = AttentionPlan(
             layout.sheets, Segments(layout.lengths, own, layout.longest), queries, keys, layout.most_queries,
             layout.most_keys, earlier if layout.earlier else None, memory if layout.keeps else None,
         )  # fmt: skip
@@ -149,10 +149,10 @@ class Decoder:
         ids, mask = (np.zeros((len(rows), longest), np.int32) for _ in range(2))
         for number, row in enumerate(rows):
             ids[number, : len(row)], mask[number, : len(row)] = row, 1
-        columns, of_picks = np.unique(picked(prompts, [len(row) for row in rows]), return_inverse=True)
+        columns, of_picks = np.unique(pick_rows(prompts, [len(row) for row in rows]), return_inverse=True)
         of_rows = np.repeat(np.arange(len(rows)), [prompt.reads for prompt in prompts])
-        arrays = (ids.ravel(), mask.ravel(), columns, of_picks, of_rows, targeted(prompts))
-        on_device = ship(self._placement, *arrays)
+        arrays = (ids.ravel(), mask.ravel(), columns, of_picks, of_rows, target_rows(prompts))
+        on_device = to_device(self._placement, *arrays)
         inputs = {"input_ids": on_device[0].view(ids.shape), "attention_mask": on_device[1].view(mask.shape)}
         logits = self._run(inputs, on_device[2])
         return read(logits[on_device[4], on_device[3]], on_device[5])
@@ -203,7 +203,7 @@ class Decoder:
         tolerance = 1e-3 if self._placement.dtype is torch.float32 else 0.1
         try:
             self._network.set_attn_implementation(self._name)
-            self.states = States(0, 1)
+            self.states = KvCache(0, 1)
             for number in range(7):  # nothing kept; then, new states and known ones, launched, recorded and replayed
                 if number == 1:
                     self.states = self._room_for_states()
@@ -219,9 +219,9 @@ class Decoder:
             self.forget()
         return True
 
-    def _room_for_states(self) -> States:
+    def _room_for_states(self) -> KvCache:
         free = torch.cuda.mem_get_info()[0] * _STATES_ON_GPU if self._placement.on_gpu else _STATES_ON_CPU
-        return States(int(free), self._empty(1).nbytes)
+        return KvCache(int(free), self._empty(1).nbytes)
 
     def _table(self, spellings: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
         """Token ids by letter and spelling, and minus infinity where a letter has fewer spellings than others."""
@@ -237,7 +237,7 @@ def _as_they_are(logits: Tensor, targets: Tensor) -> Tensor:
     return logits
 
 
-def _followed(logits: Tensor, targets: Tensor) -> Tensor:
+def _score_followers(logits: Tensor, targets: Tensor) -> Tensor:
     """The logarithm of the probability of each target."""
     chosen = logits.gather(-1, targets.long()[:, None])[:, 0].float()
     return chosen - torch.logsumexp(logits.float(), dim=-1)

@@ -9,17 +9,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from decided.contract import Question
-from decided.engine import Cut, Item, ModelCard, Reading
+from decided.contract.types import Question
+from decided.engines.api import Cut, Encoded, Item, ModelCard
+from decided.engines.prompts import tokens
+from decided.engines.tokenizer import Vocabulary
 from decided.engines.torch.attention import Attention, Segments, has_flash
 from decided.engines.torch.base import TorchModel, Weights, softmax
-from decided.engines.torch.fusion import fused_steps
-from decided.engines.torch.graphs import MOST_ROWS, Recorder, doubled, filled, rounded
+from decided.engines.torch.cuda_graphs import MOST_ROWS, CudaGraphCache, fill_up, round_up, round_up_by_doubling
+from decided.engines.torch.fusion import fuse_steps
 from decided.engines.torch.modernbert import Encoder, Shape
 from decided.engines.torch.placement import Placement
-from decided.engines.torch.transfer import Floats, Ints, fetch, ship
-from decided.engines.vocabulary import Vocabulary
-from decided.prompts import tokens
+from decided.engines.torch.transfer import Floats, Ints, to_device, to_host
 
 
 class Head(NamedTuple):
@@ -66,8 +66,8 @@ class MarkerEncoder(TorchModel):
         self.network = network.eval()
         shape = encoder.shape
         self.attention = Attention(has_flash(placement.device, placement.dtype, shape.heads, shape.width))
-        self.encoder.steps = fused_steps(placement, shape.hidden, shape.inner, shape.heads, shape.activation)
-        self.recorder = Recorder() if self.attention.flash else None
+        self.encoder.steps = fuse_steps(placement, shape.hidden, shape.inner, shape.heads, shape.activation)
+        self.recorder = CudaGraphCache() if self.attention.flash else None
 
     @abstractmethod
     def head(self, question: Question) -> Head:
@@ -84,15 +84,15 @@ class MarkerEncoder(TorchModel):
         """Logits of the markers, as logits of the options."""
         return list(logits)
 
-    def cleaned(self, state: str) -> str:
+    def clean(self, state: str) -> str:
         return state
 
     def prepare(self, questions: Sequence[Question]) -> list[Head]:
         return [self.head(question) for question in questions]
 
-    def read(self, prepared: list[Head], state: str) -> Reading:
+    def encode(self, prepared: list[Head], state: str) -> Encoded:
         room = max(head.room for head in prepared)
-        read = tokens(self.vocabulary, self.state_prefix + self.cleaned(state), "state", room)
+        read = tokens(self.vocabulary, self.state_prefix + self.clean(state), "state", room)
         ids = np.array(read.ids, np.int32)
         given, estimated = (read.cuts[0].given, read.cuts[0].estimated) if read.cuts else (len(ids), False)
         items, cuts = [], []
@@ -102,25 +102,25 @@ class MarkerEncoder(TorchModel):
             short = (Cut("state", head.room, given, estimated),) if given > head.room else ()
             cuts.append((*short, *head.cuts))
         input_tokens = len(ids) + sum(len(head.ids) + 1 for head in prepared)
-        return Reading(items, input_tokens, cuts)
+        return Encoded(items, input_tokens, cuts)
 
     def forward(self, items: Sequence[Item]) -> Callable[[], Weights]:
         # By length, so that sequences of one length stand together.
         order = sorted(range(len(items)), key=lambda number: len(items[number].payload.ids))
         rows: list[Row] = [items[number].payload for number in order]
         counts = [len(row.markers) for row in rows]
-        wait = fetch(self.placement, self._logits(rows)[: sum(counts)])
+        wait = to_host(self.placement, self._logits(rows)[: sum(counts)])
 
         def collect() -> Weights:
-            found = softmax(self.scaled(wait(), rows), counts)
-            weights: Weights = [[] for _ in items]
+            found = softmax(self.rescale(wait(), rows), counts)
+            weights: list[list[list[float]]] = [[] for _ in items]
             for number, row, shares in zip(order, rows, found, strict=True):
                 weights[number] = [self.in_order(row.question, shares)]
             return weights
 
         return collect
 
-    def scaled(self, logits: Floats, rows: list[Row]) -> Floats:
+    def rescale(self, logits: Floats, rows: list[Row]) -> Floats:
         """Logits at the model's own temperatures."""
         return logits
 
@@ -142,10 +142,10 @@ class MarkerEncoder(TorchModel):
             starts,
         ]
         if self.recorder is None or starts[-1] > MOST_ROWS:
-            return self._run(lengths, max(lengths), *ship(self.placement, *arrays))
-        count, longest = rounded(len(arrays[0])), doubled(max(lengths), least=128)
-        sizes = (count, count, doubled(len(arrays[2])), count, 1 + doubled(len(rows)))
-        inputs = ship(self.placement, *(filled(array, size) for array, size in zip(arrays, sizes, strict=True)))
+            return self._run(lengths, max(lengths), *to_device(self.placement, *arrays))
+        count, longest = round_up(len(arrays[0])), round_up_by_doubling(max(lengths), least=128)
+        sizes = (count, count, round_up_by_doubling(len(arrays[2])), count, 1 + round_up_by_doubling(len(rows)))
+        inputs = to_device(self.placement, *(fill_up(array, size) for array, size in zip(arrays, sizes, strict=True)))
         return self.recorder.run((*sizes, longest), partial(self._run, lengths, longest), *inputs)
 
     def _run(
@@ -156,7 +156,7 @@ class MarkerEncoder(TorchModel):
         return self.score(self.encoder(ids, positions, batch.segments, self.attention), batch)
 
 
-def assembled(
+def assemble(
     shape: Shape, make_network: Callable[[], nn.Module], weights: tuple[Mapping[str, Tensor], Mapping[str, Tensor]],
     placement: Placement,
 ) -> tuple[Encoder, nn.Module]:  # fmt: skip

@@ -17,12 +17,12 @@ from decided.engines.torch.placement import Placement
 log = logging.getLogger("decided.engines")
 
 
-def turned(x: Tensor, turn: Tensor) -> Tensor:
+def rotate(x: Tensor, turn: Tensor) -> Tensor:
     """x of shape [tokens, ..., heads, width], each pair of numbers turned by its position's angle (see `turns`)."""
     return x * turn[0] + x.roll(x.shape[-1] // 2, -1) * turn[1]
 
 
-def turns(positions: Tensor, theta: float, width: int, dtype: torch.dtype) -> Tensor:
+def rope(positions: Tensor, theta: float, width: int, dtype: torch.dtype) -> Tensor:
     """For each position, what numbers are multiplied by, and what the other number of the pair is: [2, tokens, 1, 1,
     width]. The numbers of a pair stand half a width apart."""
     steps = torch.arange(0, width, 2, device=positions.device, dtype=torch.float32) / width
@@ -32,18 +32,18 @@ def turns(positions: Tensor, theta: float, width: int, dtype: torch.dtype) -> Te
     return both.to(dtype)[:, :, None, None]
 
 
-def added(x: Tensor, more: Tensor, weight: Tensor, bias: Tensor | None, eps: float) -> tuple[Tensor, Tensor]:
+def add_and_norm(x: Tensor, more: Tensor, weight: Tensor, bias: Tensor | None, eps: float) -> tuple[Tensor, Tensor]:
     """The sum, and the sum normed."""
     x = x + more
     return x, F.layer_norm(x, x.shape[-1:], weight, bias, eps)
 
 
-def gated(x: Tensor, activation: str) -> Tensor:
+def apply_gate(x: Tensor, activation: str) -> Tensor:
     value, gate = x.chunk(2, dim=-1)
     return ACTIVATIONS[activation](value) * gate
 
 
-def mixed(own: Tensor, own_weight: Tensor, far: Tensor, far_weight: Tensor, first: Tensor) -> Tensor:
+def mix_parts(own: Tensor, own_weight: Tensor, far: Tensor, far_weight: Tensor, first: Tensor) -> Tensor:
     """Two attentions of the same queries over different keys, as one over all: weights are logarithms. Queries before
     the first have their own keys alone."""
     share = torch.sigmoid(far_weight - own_weight)[..., None]
@@ -57,9 +57,9 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "silu": F.
 class Steps(NamedTuple):
     """The steps of an encoder."""
 
-    turned: Callable[[Tensor, Tensor], Tensor] = turned
-    added: Callable[[Tensor, Tensor, Tensor, Tensor | None, float], tuple[Tensor, Tensor]] = added
-    gated: Callable[[Tensor, str], Tensor] = gated
+    rotate: Callable[[Tensor, Tensor], Tensor] = rotate
+    add_and_norm: Callable[[Tensor, Tensor, Tensor, Tensor | None, float], tuple[Tensor, Tensor]] = add_and_norm
+    apply_gate: Callable[[Tensor, str], Tensor] = apply_gate
 
 
 class Sample:
@@ -78,7 +78,7 @@ class Sample:
 Step = TypeVar("Step", bound=Callable[..., Any])
 
 
-def fused(step: Step, placement: Placement, inputs: Callable[[Sample], tuple[Any, ...]]) -> Step:
+def fuse(step: Step, placement: Placement, inputs: Callable[[Sample], tuple[Any, ...]]) -> Step:
     """The step as one kernel, if a compiler is here and the kernel is right; else as it is."""
     if not placement.on_gpu:
         return step
@@ -95,24 +95,24 @@ def fused(step: Step, placement: Placement, inputs: Callable[[Sample], tuple[Any
     return compiled
 
 
-def fused_steps(placement: Placement, hidden: int, inner: int, heads: int, activation: str) -> Steps:
+def fuse_steps(placement: Placement, hidden: int, inner: int, heads: int, activation: str) -> Steps:
     width = hidden // heads
     return Steps(
-        fused(
-            turned,
+        fuse(
+            rotate,
             placement,
             lambda draw: (draw(draw.tokens, 3, heads, width)[:, :2], draw(2, draw.tokens, 1, 1, width)),
         ),
-        fused(
-            added,
+        fuse(
+            add_and_norm,
             placement,
             lambda draw: (draw(draw.tokens, hidden), draw(draw.tokens, hidden), draw(hidden), None, 1e-5),
         ),
-        fused(gated, placement, lambda draw: (draw(draw.tokens, 2 * inner), activation)),
+        fuse(apply_gate, placement, lambda draw: (draw(draw.tokens, 2 * inner), activation)),
     )
 
 
-def fused_mix(
+def fuse_mix(
     placement: Placement, heads: int, width: int
 ) -> Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]:
     def inputs(draw: Sample) -> tuple[Tensor, ...]:
@@ -120,7 +120,7 @@ def fused_mix(
         first = torch.full((4,), draw.tokens // 2, dtype=torch.int32, device=placement.device)[0]
         return (draw(draw.tokens, heads, width), of_weight[0], draw(draw.tokens, heads, width), of_weight[1], first)
 
-    return fused(mixed, placement, inputs)
+    return fuse(mix_parts, placement, inputs)
 
 
 def fuse_layers(network: nn.Module, count: int, on: bool) -> None:

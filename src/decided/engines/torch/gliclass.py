@@ -1,6 +1,6 @@
 """GLiClass models, through their own library: all options of a question are read together with the text.
 
-Needs the extra `decided[gliclass]`. The library takes text and pads; what does not fit is cut here before it sees it,
+Needs the extra `gliclass`. The library takes text and pads; what does not fit is cut here before it sees it,
 since it would cut without a word.
 """
 
@@ -12,15 +12,15 @@ import torch
 from gliclass import GLiClassModel, ZeroShotClassificationPipeline
 from tokenizers import Tokenizer
 
-from decided.contract import MAX_OPTIONS, Noul, Question
-from decided.engine import Cut, Item, ModelCard, Reading
+from decided.contract.types import MAX_OPTIONS, Noul, Question
+from decided.engines.api import Cut, Encoded, Item, ModelCard
 from decided.engines.checkpoint import locate
+from decided.engines.prompts import hypotheses, instructions, join_cuts, option_text
+from decided.engines.tokenizer import Vocabulary
 from decided.engines.torch.base import TorchModel, Weights, card_of, softmax
 from decided.engines.torch.placement import Placement, place
-from decided.engines.torch.transfer import Floats, fetch
-from decided.engines.vocabulary import Vocabulary
+from decided.engines.torch.transfer import Floats, to_host
 from decided.errors import ModelError
-from decided.prompts import hypotheses, instructions, joined, option_text
 from decided.settings import Settings
 
 _LONGEST = 1024
@@ -28,7 +28,7 @@ _OPTION_TOKENS = 64
 _FRAME = 8
 
 
-class Asked(NamedTuple):
+class EncodedQuestion(NamedTuple):
     """A question in words: its labels, the prompt before the text, and how many tokens they take."""
 
     labels: list[str]
@@ -40,7 +40,7 @@ class Asked(NamedTuple):
 
 class Row(NamedTuple):
     text: str
-    asked: Asked
+    asked: EncodedQuestion
 
 
 class GliClass(TorchModel):
@@ -52,30 +52,30 @@ class GliClass(TorchModel):
         self.vocabulary = vocabulary
         self._longest = longest
 
-    def prepare(self, questions: Sequence[Question]) -> list[Asked]:
+    def prepare(self, questions: Sequence[Question]) -> list[EncodedQuestion]:
         return [self._ask(question) for question in questions]
 
-    def _ask(self, question: Question) -> Asked:
+    def _ask(self, question: Question) -> EncodedQuestion:
         statements = hypotheses(question)
         alone = len(statements) == 1 and isinstance(question, Noul)
-        texts = statements if alone else [_described(question, number) for number in range(len(question.keys()))]
+        texts = statements if alone else [_describe(question, number) for number in range(len(question.keys()))]
         room = self._longest // 2
         each = room if alone else max(4, min(_OPTION_TOKENS, room // len(texts) - 1))
-        short = [self.vocabulary.shortened(_plain(text), "options", each) for text in texts]
+        short = [self.vocabulary.shorten(_plain(text), "options", each) for text in texts]
         prompt = "" if alone else _plain(instructions(question))
-        about = self.vocabulary.shortened(prompt, "instructions", room // 4)
+        about = self.vocabulary.shorten(prompt, "instructions", room // 4)
         size = about[1] + sum(count + 1 for _, count, _ in short) + _FRAME
-        cuts = about[2] + joined([cut for _, _, cut in short])
-        return Asked([text for text, _, _ in short], len(question.keys()), about[0], size, cuts)
+        cuts = about[2] + join_cuts([cut for _, _, cut in short])
+        return EncodedQuestion([text for text, _, _ in short], len(question.keys()), about[0], size, cuts)
 
-    def read(self, prepared: list[Asked], state: str) -> Reading:
+    def encode(self, prepared: list[EncodedQuestion], state: str) -> Encoded:
         items, cuts, used = [], [], 0
         for number, asked in enumerate(prepared):
-            text, count, cut = self.vocabulary.shortened(_plain(state), "state", max(1, self._longest - asked.size))
+            text, count, cut = self.vocabulary.shorten(_plain(state), "state", max(1, self._longest - asked.size))
             items.append(Item([number], count + asked.size, Row(text, asked)))
             cuts.append((*cut, *asked.cuts))
             used = max(used, count)
-        return Reading(items, used + sum(asked.size for asked in prepared), cuts)
+        return Encoded(items, used + sum(asked.size for asked in prepared), cuts)
 
     def forward(self, items: Sequence[Item]) -> Callable[[], Weights]:
         rows: list[Row] = [item.payload for item in items]
@@ -87,10 +87,10 @@ class GliClass(TorchModel):
                 [rows[number].text for number in part], labels, prompt=[rows[number].asked.prompt for number in part]
             )
             most = max(map(len, labels))
-            found.append((part, fetch(self.placement, self._pipeline.model(**inputs, max_num_classes=most).logits)))
+            found.append((part, to_host(self.placement, self._pipeline.model(**inputs, max_num_classes=most).logits)))
 
         def collect() -> Weights:
-            weights: Weights = [[] for _ in rows]
+            weights: list[list[list[float]]] = [[] for _ in rows]
             for part, wait in found:
                 for number, logits in zip(part, wait(), strict=True):
                     asked = rows[number].asked
@@ -109,7 +109,7 @@ class GliClass(TorchModel):
         return parts
 
 
-def _described(question: Question, number: int) -> str:
+def _describe(question: Question, number: int) -> str:
     option = question.options()[number]
     return option_text(option) if not option.key.isdigit() else option.description or option.key
 

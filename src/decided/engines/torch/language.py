@@ -1,21 +1,24 @@
 """What the kinds made of a causal language model share: its files, the words around a question, states read once."""
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from tokenizers import Tokenizer
 
-from decided.contract import MAX_OPTIONS
-from decided.engine import Cut, Item, ModelCard, Reading
+from decided.contract.types import MAX_OPTIONS
+from decided.engines.api import Cut, Encoded, Item, ModelCard, More
 from decided.engines.checkpoint import Checkpoint, locate
+from decided.engines.prompts import PromptWords, tokens
+from decided.engines.tokenizer import Vocabulary
 from decided.engines.torch import lora
-from decided.engines.torch.base import TorchModel, Weights, card_of
+from decided.engines.torch.base import Finished, TorchModel, Weights, card_of
 from decided.engines.torch.decoder import Decoder
+from decided.engines.torch.packing import Prompt
 from decided.engines.torch.placement import Placement, place
 from decided.engines.torch.transfer import Ints
-from decided.engines.vocabulary import Vocabulary
-from decided.prompts import Words, tokens
 from decided.settings import Settings
 
 _SLOT = "<the text goes here>"
@@ -26,12 +29,12 @@ class Frame(NamedTuple):
 
     before: list[int]
     after: list[int]
-    words: Words
+    words: PromptWords
     gap: str
     """What stands between the end of a prompt and the first word of an answer."""
 
 
-class Asked(Protocol):
+class EncodedQuestion(Protocol):
     """A question in tokens, ready for any state."""
 
     cuts: tuple[Cut, ...]
@@ -41,12 +44,26 @@ class Asked(Protocol):
     """The tokens that it adds to a batch."""
 
 
-class About(NamedTuple):
+class Progress(Protocol):
+    """Some questions about one state, on their way."""
+
+    def pending(self) -> Sequence[Prompt]:
+        """What is to be asked now; nothing at the end."""
+
+    def take(self, found: Sequence[Any]) -> None:
+        """What the first of the pending prompts gave."""
+
+    def answers(self) -> list[list[float]]: ...
+
+
+@dataclass(slots=True)
+class About:
     """Some questions about one state: what an item carries."""
 
     key: bytes
     state: Ints
     asked: Sequence[Any]
+    progress: Progress | None = None
 
 
 class LanguageModel(TorchModel):
@@ -60,7 +77,46 @@ class LanguageModel(TorchModel):
         self.vocabulary = vocabulary
         self.frame = frame
 
-    def read(self, prepared: Sequence[Asked], state: str) -> Reading:
+    @abstractmethod
+    def begin(self, about: About) -> Progress: ...
+
+    @abstractmethod
+    def ask(self, prompts: Sequence[Prompt]) -> Callable[[], Iterable[Any]]:
+        """Start one batch; what is returned waits for it and gives something for each prompt."""
+
+    def forward(self, items: Sequence[Item]) -> Callable[[], Weights]:
+        """Every item goes on by as many prompts as fit into the token budget."""
+        abouts: list[About] = [item.payload for item in items]
+        ways = [about.progress or self.begin(about) for about in abouts]
+        parts = [self._first(way.pending()) for way in ways]
+        prompts = [prompt for part in parts for prompt in part]
+        wait = self.ask(prompts) if prompts else list
+
+        def collect() -> Weights:
+            found = iter(wait())
+            return [
+                self._go_on(about, way, [next(found) for _ in part])
+                for about, way, part in zip(abouts, ways, parts, strict=True)
+            ]
+
+        return collect
+
+    def _go_on(self, about: About, way: Progress, found: list[Any]) -> list[list[float]] | More:
+        way.take(found)
+        following = self._first(way.pending())
+        about.progress = way if following else None
+        return More(sum(len(prompt.behind) for prompt in following)) if following else way.answers()
+
+    def _first(self, prompts: Sequence[Prompt]) -> Sequence[Prompt]:
+        """As many as fit into the token budget, and one at least."""
+        size = 0
+        for count, prompt in enumerate(prompts):
+            size += len(prompt.behind)
+            if count and size > self.token_budget:
+                return prompts[:count]
+        return prompts
+
+    def encode(self, prepared: Sequence[EncodedQuestion], state: str) -> Encoded:
         room = self.decoder.context - len(self.frame.before) - max(asked.longest for asked in prepared) - 4
         ids, cuts = ended(self.vocabulary, self.frame.words.state.format(state), "state", max(0, room))
         whole = np.array([*self.frame.before, *ids], np.int32)
@@ -72,10 +128,10 @@ class LanguageModel(TorchModel):
                 items.append(_item(chunk, cost, whole, prepared))
                 chunk, cost = [], 0
             chunk.append(number)
-            cost += asked.cost
+            cost += min(asked.cost, max(self.token_budget, asked.longest))  # more goes into another run
         items.append(_item(chunk, cost, whole, prepared))
         total = len(whole) + sum(asked.cost for asked in prepared)
-        return Reading(items, total, [(*cuts, *asked.cuts) for asked in prepared])
+        return Encoded(items, total, [(*cuts, *asked.cuts) for asked in prepared])
 
     def halves(self, items: Sequence[Item]) -> list[Sequence[Item]]:
         if len(items) > 1 or len(items[0].questions) < 2:
@@ -83,12 +139,12 @@ class LanguageModel(TorchModel):
         numbers, middle = list(items[0].questions), len(items[0].questions) // 2
         about: About = items[0].payload
         parts = ((numbers[:middle], about.asked[:middle]), (numbers[middle:], about.asked[middle:]))
-        return [[Item(part, items[0].cost // 2, about._replace(asked=asked))] for part, asked in parts]
+        return [[Item(part, items[0].cost // 2, replace(about, asked=asked, progress=None))] for part, asked in parts]
 
-    def joined(self, items: Sequence[Item], parts: list[Weights]) -> Weights:
+    def join(self, items: Sequence[Item], parts: Sequence[Finished]) -> Weights:
         if len(items) == 1:
             return [[weights for part in parts for weights in part[0]]]
-        return super().joined(items, parts)
+        return super().join(items, parts)
 
     def forget(self) -> None:
         self.decoder.states.clear()
@@ -98,7 +154,7 @@ class LanguageModel(TorchModel):
         super().free()
 
 
-def _item(numbers: list[int], cost: int, state: Ints, prepared: Sequence[Asked]) -> Item:
+def _item(numbers: list[int], cost: int, state: Ints, prepared: Sequence[EncodedQuestion]) -> Item:
     return Item(numbers, cost, About(state.tobytes(), state, [prepared[number] for number in numbers]))
 
 
@@ -159,7 +215,7 @@ def card_for(files: Files, kind: str, asked: str, context: int) -> ModelCard:
     return card_of(kind, files.given.name, description, files.weights, files.placement)
 
 
-def read_frame(tokenizer: Any, words: Words) -> Frame:
+def read_frame(tokenizer: Any, words: PromptWords) -> Frame:
     """The chat template around the user's words. A model without one gets the words as plain text."""
     if not tokenizer.chat_template:
         start = [number for number in tokenizer("").input_ids if number != tokenizer.eos_token_id]
@@ -167,15 +223,15 @@ def read_frame(tokenizer: Any, words: Words) -> Frame:
         return Frame([*start, *task], tokenizer.encode("\nAnswer:", add_special_tokens=False), words, " ")
     task, user = {"role": "system", "content": words.task}, {"role": "user", "content": _SLOT}
     try:
-        text = _templated(tokenizer, [task, user] if words.task else [user])
+        text = _apply_template(tokenizer, [task, user] if words.task else [user])
     except Exception:  # a template that knows no system role says so by an error of its own
-        text = _templated(tokenizer, [user | {"content": f"{words.task}\n\n{_SLOT}"}])
+        text = _apply_template(tokenizer, [user | {"content": f"{words.task}\n\n{_SLOT}"}])
     before, _, after = text.partition(_SLOT)
     opening, closing = (tokenizer.encode(part, add_special_tokens=False) for part in (before, after))
     return Frame(opening, closing, words, "")
 
 
-def _templated(tokenizer: Any, messages: list[dict[str, str]]) -> str:
+def _apply_template(tokenizer: Any, messages: list[dict[str, str]]) -> str:
     text: str = tokenizer.apply_chat_template(
         messages, tokenize=False, add_generation_prompt=True, enable_thinking=False
     )

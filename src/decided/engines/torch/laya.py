@@ -15,18 +15,17 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from decided.calibration import type_of
-from decided.contract import MAX_OPTIONS, Choice, Noul, Question, Score
-from decided.engine import ModelCard
+from decided.contract.types import MAX_OPTIONS, Choice, Noul, Question, Score, type_of
+from decided.engines.api import ModelCard
 from decided.engines.checkpoint import Checkpoint, locate
+from decided.engines.prompts import Tokens, instructions, join_cuts, tokens
+from decided.engines.tokenizer import Vocabulary, read_vocabulary
 from decided.engines.torch.attention import Attention, Segments
 from decided.engines.torch.base import card_of
-from decided.engines.torch.encoder import Head, MarkerEncoder, Packed, Row, assembled
+from decided.engines.torch.encoder import Head, MarkerEncoder, Packed, Row, assemble
 from decided.engines.torch.modernbert import Encoder, read_shape
 from decided.engines.torch.placement import Placement, place
-from decided.engines.vocabulary import Vocabulary, read_vocabulary
 from decided.errors import ModelError
-from decided.prompts import Tokens, instructions, joined, tokens
 from decided.settings import Settings
 
 log = logging.getLogger("decided.engines")
@@ -101,29 +100,29 @@ class Laya(MarkerEncoder):
         self._mask_text = vocabulary.special["mask_token"]
 
     def head(self, question: Question) -> Head:
-        texts = [" " + self.cleaned(text) for text in option_texts(question)]
+        texts = [" " + self.clean(text) for text in option_texts(question)]
         options = [tokens(self.vocabulary, text, "options", _OPTION_TOKENS) for text in texts]
         taken = sum(len(option.ids) + 1 for option in options)
         if self._longest_head - taken < _HEAD_SPARE:
             each = max(_LEAST_OPTION_TOKENS, (self._longest_head - _HEAD_SPARE) // len(options)) - 1
             options = [tokens(self.vocabulary, text, "options", min(each, _OPTION_TOKENS)) for text in texts]
             taken = sum(len(option.ids) + 1 for option in options)
-        asked = f"{type_of(question)} question: {self.cleaned(instructions(question))}"
+        asked = f"{type_of(question)} question: {self.clean(instructions(question))}"
         limit = max(_LEAST_INSTRUCTION_TOKENS, self._longest_head - taken)
-        return self._joined(question, tokens(self.vocabulary, asked, "instructions", limit), options)
+        return self._join(question, tokens(self.vocabulary, asked, "instructions", limit), options)
 
-    def _joined(self, question: Question, about: Tokens, options: Sequence[Tokens]) -> Head:
+    def _join(self, question: Question, about: Tokens, options: Sequence[Tokens]) -> Head:
         ids = [self._cls, *about.ids, self._sep]
         markers = []
         for option in options:
             markers.append(len(ids))
             ids += [self._mask, *option.ids]
         ids.append(self._sep)
-        cuts = about.cuts + joined([option.cuts for option in options])
+        cuts = about.cuts + join_cuts([option.cuts for option in options])
         room = max(0, self._longest - len(ids) - 1)
         return Head(np.array(ids, np.int32), np.array(markers, np.int32), room, question, cuts)
 
-    def cleaned(self, state: str) -> str:
+    def clean(self, state: str) -> str:
         return state.replace(self._mask_text, " ")
 
     def kind_of(self, question: Question) -> int:
@@ -133,7 +132,7 @@ class Laya(MarkerEncoder):
         logits: Tensor = self.network(vectors, batch, self.attention)
         return logits
 
-    def scaled(self, logits: NDArray[np.float32], rows: list[Row]) -> NDArray[np.float32]:
+    def rescale(self, logits: NDArray[np.float32], rows: list[Row]) -> NDArray[np.float32]:
         own = [self._temperatures[bucket(row.question, len(row.markers))] for row in rows]
         divisors: NDArray[np.float32] = np.repeat(np.array(own, np.float32), [len(row.markers) for row in rows])
         return np.divide(logits, divisors)
@@ -200,7 +199,7 @@ def load(name: str, settings: Settings) -> Laya:
     placement = place(settings)
     shape = read_shape(checkpoint.json("encoder/config.json"))
     layers = int(config.get("head_layers", 2))
-    encoder, network = assembled(shape, lambda: _Network(shape.hidden, layers), _weights(checkpoint), placement)
+    encoder, network = assemble(shape, lambda: _Network(shape.hidden, layers), _weights(checkpoint), placement)
     whole, _ = longest(config, shape.positions)
     most = min(MAX_OPTIONS, (whole - _LEAST_INSTRUCTION_TOKENS - 4) // _LEAST_OPTION_TOKENS)
     fitted = any(value != 1 for value in temperatures(config).values())

@@ -20,7 +20,7 @@ def merge(model: nn.Module, adapter: Checkpoint) -> None:
     odd = [name for name, plain in _PLAIN.items() if config.get(name, plain) != plain]
     if config.get("peft_type", "LORA") != "LORA" or odd or config.get("bias", "none") != "none":
         raise ModelError(
-            f"the adapter {adapter.name!r} is no plain LoRA ({', '.join(odd) or config.get('peft_type')}): merge it "
+            f"the adapter {adapter.name!r} is not a plain LoRA ({', '.join(odd) or config.get('peft_type')}): merge it "
             "into its base model with the library that made it, and serve the result"
         )
     parts: dict[str, dict[str, torch.Tensor]] = {}
@@ -28,7 +28,7 @@ def merge(model: nn.Module, adapter: Checkpoint) -> None:
         for name, tensor in load_file(path).items():
             found = _NAME.fullmatch(name)
             if found is None:
-                raise ModelError(f"the adapter {adapter.name!r} has a part that is no LoRA: {name}")
+                raise ModelError(f"the adapter {adapter.name!r} has a part that is not LoRA: {name}")
             parts.setdefault(found["module"], {})[found["side"]] = tensor
     for name, part in parts.items():
         try:

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from decided.engines.torch.attention import Attention, Segments
-from decided.engines.torch.fusion import ACTIVATIONS, Steps, turns
+from decided.engines.torch.fusion import ACTIVATIONS, Steps, rope
 from decided.errors import ModelError
 
 
@@ -118,18 +118,18 @@ class Encoder(nn.Module):
 
     def forward(self, ids: Tensor, positions: Tensor, segments: Segments, attention: Attention) -> Tensor:
         shape, steps = self.shape, self.steps
-        near = turns(positions, shape.theta_local, shape.width, self.final_norm.weight.dtype)
-        far = turns(positions, shape.theta_global, shape.width, self.final_norm.weight.dtype)
+        near = rope(positions, shape.theta_local, shape.width, self.final_norm.weight.dtype)
+        far = rope(positions, shape.theta_global, shape.width, self.final_norm.weight.dtype)
         x = normed = self.embeddings.norm(self.embeddings.tok_embeddings(ids))
         norms = [*(layer.attn_norm for layer in self.layers[1:]), self.final_norm]
         for layer, sees_all, next_norm in zip(self.layers, shape.layers, norms, strict=True):
             qkv = layer.attn.Wqkv(normed).view(-1, 3, shape.heads, shape.width)
-            q, k = steps.turned(qkv[:, :2], far if sees_all else near).unbind(1)
+            q, k = steps.rotate(qkv[:, :2], far if sees_all else near).unbind(1)
             seen = attention(q, k, qkv[:, 2], segments, None if sees_all else shape.window)
-            x, normed = self._added(x, layer.attn.Wo(seen.flatten(1)), layer.mlp_norm)
-            inner = steps.gated(layer.mlp.Wi(normed), shape.activation)
-            x, normed = self._added(x, layer.mlp.Wo(inner), next_norm)
+            x, normed = self._add_and_norm(x, layer.attn.Wo(seen.flatten(1)), layer.mlp_norm)
+            inner = steps.apply_gate(layer.mlp.Wi(normed), shape.activation)
+            x, normed = self._add_and_norm(x, layer.mlp.Wo(inner), next_norm)
         return normed
 
-    def _added(self, x: Tensor, more: Tensor, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
-        return self.steps.added(x, more, norm.weight, norm.bias, norm.eps)
+    def _add_and_norm(self, x: Tensor, more: Tensor, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
+        return self.steps.add_and_norm(x, more, norm.weight, norm.bias, norm.eps)

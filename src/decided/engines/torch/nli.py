@@ -5,6 +5,8 @@ statement, weighed against the label for 'it contradicts the text', or against a
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,16 +14,16 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from decided.contract import MAX_OPTIONS, Question
-from decided.engine import Cut, Item, ModelCard, Reading
+from decided.contract.types import MAX_OPTIONS, Question
+from decided.engines.api import Cut, Encoded, Item, ModelCard, More
 from decided.engines.checkpoint import entailment_label, locate
+from decided.engines.prompts import Tokens, hypotheses, join_cuts, tokens
+from decided.engines.tokenizer import Vocabulary
 from decided.engines.torch.attention import takes
 from decided.engines.torch.base import LEAST_BUDGET, TorchModel, Weights, card_of, softmax
 from decided.engines.torch.placement import Placement, place
-from decided.engines.torch.transfer import Floats, Ints, fetch, ship
-from decided.engines.vocabulary import Vocabulary
+from decided.engines.torch.transfer import Floats, Ints, to_device, to_host
 from decided.errors import ModelError
-from decided.prompts import Tokens, hypotheses, joined, tokens
 from decided.settings import Settings
 
 _UNBOUNDED = 1_000_000
@@ -39,7 +41,7 @@ class Frame(NamedTuple):
         return sum(map(len, self.parts))
 
 
-class Asked(NamedTuple):
+class EncodedQuestion(NamedTuple):
     """A question as statements in tokens."""
 
     statements: list[Ints]
@@ -51,11 +53,23 @@ class Asked(NamedTuple):
         return max(map(len, self.statements))
 
 
-class Pairs(NamedTuple):
-    """The pairs of one question: token ids and segment numbers; and how many options it has."""
+@dataclass(slots=True)
+class Pairs:
+    """The pairs of one question: token ids and segment numbers; how many options it has; and what is known of them.
+    A run takes as many as fit into the token budget."""
 
     rows: list[tuple[Ints, Ints]]
     options: int
+    found: list[Floats] = field(default_factory=list)
+
+    def following(self, budget: int) -> list[tuple[Ints, Ints]]:
+        """Those of the next run."""
+        rows = self.rows[len(self.found) :]
+        sizes = accumulate(len(row[0]) for row in rows)
+        return rows[: max(1, sum(size <= budget for size in sizes))]
+
+    def cost(self, budget: int) -> int:
+        return sum(len(row[0]) for row in self.following(budget))
 
 
 class CrossEncoder(TorchModel):
@@ -71,16 +85,18 @@ class CrossEncoder(TorchModel):
         self._entails, self._contradicts = labels
         self._segmented = segmented
 
-    def prepare(self, questions: Sequence[Question]) -> list[Asked]:
+    def prepare(self, questions: Sequence[Question]) -> list[EncodedQuestion]:
         limit = self._longest // 2
         asked = []
         for question in questions:
             read: list[Tokens] = [tokens(self.vocabulary, text, "options", limit) for text in hypotheses(question)]
             statements = [np.array(statement.ids, np.int32) for statement in read]
-            asked.append(Asked(statements, len(question.keys()), joined([statement.cuts for statement in read])))
+            asked.append(
+                EncodedQuestion(statements, len(question.keys()), join_cuts([statement.cuts for statement in read]))
+            )
         return asked
 
-    def read(self, prepared: list[Asked], state: str) -> Reading:
+    def encode(self, prepared: list[EncodedQuestion], state: str) -> Encoded:
         # One room for all statements of a question: each must be weighed against the same text.
         rooms = [self._longest - self._frame.size - asked.longest for asked in prepared]
         read = tokens(self.vocabulary, state, "state", max(rooms))
@@ -88,11 +104,11 @@ class CrossEncoder(TorchModel):
         given, estimated = (read.cuts[0].given, read.cuts[0].estimated) if read.cuts else (len(ids), False)
         items, cuts = [], []
         for number, (asked, room) in enumerate(zip(prepared, rooms, strict=True)):
-            rows = [self._pair(ids[:room], statement) for statement in asked.statements]
-            items.append(Item([number], sum(len(row[0]) for row in rows), Pairs(rows, asked.options)))
+            pairs = Pairs([self._pair(ids[:room], statement) for statement in asked.statements], asked.options)
+            items.append(Item([number], pairs.cost(self.token_budget), pairs))
             short = (Cut("state", room, given, estimated),) if given > room else ()
             cuts.append((*short, *asked.cuts))
-        return Reading(items, len(ids) + sum(len(text) for asked in prepared for text in asked.statements), cuts)
+        return Encoded(items, len(ids) + sum(len(text) for asked in prepared for text in asked.statements), cuts)
 
     def _pair(self, state: Ints, statement: Ints) -> tuple[Ints, Ints]:
         before, between, behind = self._frame.parts
@@ -102,20 +118,26 @@ class CrossEncoder(TorchModel):
 
     def forward(self, items: Sequence[Item]) -> Callable[[], Weights]:
         pairs: list[Pairs] = [item.payload for item in items]
-        rows = [row for each in pairs for row in each.rows]
+        of_items = [each.following(self.token_budget) for each in pairs]
+        rows = [row for following in of_items for row in following]
         order = sorted(range(len(rows)), key=lambda number: len(rows[number][0]))
         found = torch.cat([self._labels([rows[number] for number in part]) for part in self._parts(rows, order)])
-        wait = fetch(self.placement, found)
+        wait = to_host(self.placement, found)
 
         def collect() -> Weights:
             logits = np.empty((len(rows), 2), np.float32)
             logits[order] = wait()
-            weights, start = [], 0
-            for each in pairs:
-                weights.append([_shares(logits[start : (start := start + len(each.rows))], each.options)])
-            return weights
+            edges = np.cumsum([len(following) for following in of_items])[:-1]
+            return [self._note(each, found) for each, found in zip(pairs, np.split(logits, edges), strict=True)]
 
         return collect
+
+    def _note(self, pairs: Pairs, logits: Floats) -> list[list[float]] | More:
+        pairs.found += list(logits)
+        if len(pairs.found) < len(pairs.rows):
+            return More(pairs.cost(self.token_budget))
+        found, pairs.found = np.array(pairs.found), []
+        return [_shares(found, pairs.options)]
 
     def halves(self, items: Sequence[Item]) -> list[Sequence[Item]]:
         """A question alone is tried again as it is: with a smaller token budget, its pairs run in more parts."""
@@ -138,7 +160,7 @@ class CrossEncoder(TorchModel):
             ids[number, : len(row)], mask[number, : len(row)], segments[number, : len(row)] = row, 1, of_parts
         names = ["input_ids", "attention_mask", *(["token_type_ids"] if self._segmented else [])]
         arrays = (ids, mask, segments)[: len(names)]
-        moved = ship(self.placement, *(array.ravel() for array in arrays))
+        moved = to_device(self.placement, *(array.ravel() for array in arrays))
         inputs = {name: tensor.view(ids.shape) for name, tensor in zip(names, moved, strict=True)}
         logits = self._network(**inputs).logits.float()
         follows = logits[:, self._entails].clone()

@@ -12,16 +12,16 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from decided.contract import MAX_OPTIONS, Question
-from decided.engine import ModelCard
+from decided.contract.types import MAX_OPTIONS, Question
+from decided.engines.api import ModelCard
 from decided.engines.checkpoint import Checkpoint, locate
+from decided.engines.prompts import Tokens, instructions, join_cuts, named_options, tokens
+from decided.engines.tokenizer import Vocabulary, read_vocabulary
 from decided.engines.torch.base import card_of
-from decided.engines.torch.encoder import Head, MarkerEncoder, Packed, assembled
+from decided.engines.torch.encoder import Head, MarkerEncoder, Packed, assemble
 from decided.engines.torch.modernbert import Encoder, read_shape
 from decided.engines.torch.placement import Placement, place
-from decided.engines.vocabulary import Vocabulary, read_vocabulary
 from decided.errors import ModelError
-from decided.prompts import Tokens, instructions, joined, named_options, tokens
 from decided.settings import Settings
 
 _LONGEST_INPUT = 2048
@@ -49,7 +49,7 @@ class OpenDecider(MarkerEncoder):
             markers.append(len(ids))
             ids += [self._mask, *option.ids]
         ids.append(self._sep)
-        cuts = about.cuts + joined([option.cuts for option in options])
+        cuts = about.cuts + join_cuts([option.cuts for option in options])
         room = self._longest - len(ids) - 1
         return Head(np.array(ids, np.int32), np.array(markers, np.int32), room, question, cuts)
 
@@ -89,7 +89,7 @@ def load(name: str, settings: Settings) -> OpenDecider:
     placement = place(settings)
     shape = read_shape(checkpoint.json("config.json"))
     weights = (_encoder_weights(checkpoint), load_file(checkpoint.folder / "head.safetensors"))
-    encoder, network = assembled(shape, lambda: _network(shape.hidden), weights, placement)
+    encoder, network = assemble(shape, lambda: _network(shape.hidden), weights, placement)
     longest = min(int(meta.get("max_len", _LONGEST_INPUT)), shape.positions)
     most = min(MAX_OPTIONS, longest // 8)
     name = str(meta.get("name") or checkpoint.name)

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from decided.engines.torch.graphs import doubled, filled, rounded
-from decided.engines.torch.states import KnownState, States
+from decided.engines.torch.cuda_graphs import fill_up, round_up, round_up_by_doubling
+from decided.engines.torch.kv_cache import CachedState, KvCache
 from decided.engines.torch.transfer import Ints
 
 _LEAST_STRETCH = 128
@@ -47,7 +47,7 @@ class Prompt(NamedTuple):
 class Sheet:
     """A state in a batch, and where its questions stand."""
 
-    known: KnownState
+    known: CachedState
     start: int | None
     """Where the state stands in the batch; None when it was read before."""
     questions: list[slice] = field(default_factory=list)
@@ -97,20 +97,20 @@ class Layout:
 
     def rounded_up(self) -> "Layout":
         """The same batch in a shape that comes more often."""
-        tokens = rounded(self.tokens)
+        tokens = round_up(self.tokens)
         queries, keys = stretches(self.sheets, tokens)
-        count = doubled(max(len(self.picks), len(self.own) - 1, len(queries) - 1))
-        most = doubled(max(self.longest, self.most_queries, self.most_keys), _LEAST_STRETCH)
+        count = round_up_by_doubling(max(len(self.picks), len(self.own) - 1, len(queries) - 1))
+        most = round_up_by_doubling(max(self.longest, self.most_queries, self.most_keys), _LEAST_STRETCH)
         return replace(
-            self, tokens=tokens, earlier=doubled(self.earlier, _LEAST_EARLIER),
+            self, tokens=tokens, earlier=round_up_by_doubling(self.earlier, _LEAST_EARLIER),
             longest=most, most_queries=most, most_keys=most,
-            ids=filled(self.ids, tokens), positions=filled(self.positions, tokens),
-            picks=filled(self.picks, count), targets=filled(self.targets, count),
-            own=filled(self.own, count + 1), queries=filled(queries, count + 1), keys=filled(keys, count + 1),
+            ids=fill_up(self.ids, tokens), positions=fill_up(self.positions, tokens),
+            picks=fill_up(self.picks, count), targets=fill_up(self.targets, count),
+            own=fill_up(self.own, count + 1), queries=fill_up(queries, count + 1), keys=fill_up(keys, count + 1),
         )  # fmt: skip
 
 
-def lay_out(prompts: Sequence[Prompt], states: States) -> Layout:
+def lay_out(prompts: Sequence[Prompt], states: KvCache) -> Layout:
     """States that are not known are marked as kept, where there is room: whoever runs the batch must keep them."""
     behind = [prompt.behind for prompt in prompts]
     sheets, read, order = _sheets(prompts, [len(ids) for ids in behind], states)
@@ -133,24 +133,24 @@ def lay_out(prompts: Sequence[Prompt], states: States) -> Layout:
             [*(np.arange(len(ids), dtype=np.int32) for ids in read),
              *(np.arange(start, start + len(ids), dtype=np.int32) for start, ids in zip(before, rests, strict=True))]
         ),
-        picks=picked(prompts, ends), targets=targeted(prompts),
+        picks=pick_rows(prompts, ends), targets=target_rows(prompts),
         own=own, queries=queries, keys=keys,
     )  # fmt: skip
 
 
-def picked(prompts: Sequence[Prompt], ends: Sequence[int] | Ints) -> Ints:
+def pick_rows(prompts: Sequence[Prompt], ends: Sequence[int] | Ints) -> Ints:
     """The places before each prompt's end at which it is asked what comes next."""
     places = [np.arange(end - prompt.reads, end, dtype=np.int32) for prompt, end in zip(prompts, ends, strict=True)]
     return np.concatenate(places)
 
 
-def targeted(prompts: Sequence[Prompt]) -> Ints:
+def target_rows(prompts: Sequence[Prompt]) -> Ints:
     zero = np.zeros(1, np.int32)
     return np.concatenate([prompt.said if len(prompt.said) else zero for prompt in prompts])
 
 
 def _sheets(
-    prompts: Sequence[Prompt], lengths: Sequence[int], states: States
+    prompts: Sequence[Prompt], lengths: Sequence[int], states: KvCache
 ) -> tuple[list[Sheet], list[Ints], list[int]]:
     """The sheets, the states that must be read, and the prompts' numbers in the order in which they stand."""
     of_states: dict[bytes, list[int]] = {}
@@ -166,7 +166,7 @@ def _sheets(
         if known is not None:
             sheets.append(Sheet(known, None))
             continue
-        known = KnownState(len(ids))
+        known = CachedState(len(ids))
         sheets.append(Sheet(known, start, keep=states.keep(key, known)))
         read.append(ids)
         start += len(ids)

@@ -42,7 +42,7 @@ def _device(wanted: str) -> torch.device:
     if wanted == "auto":
         return torch.device(next(name for name, is_here in here.items() if is_here))
     if not here[wanted]:
-        raise ModelError(f"--device {wanted}: PyTorch finds no such device here; --device auto takes what there is")
+        raise ModelError(f"--device {wanted}: PyTorch finds no such device here; use --device auto")
     return torch.device(wanted)
 
 

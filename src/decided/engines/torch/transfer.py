@@ -14,7 +14,7 @@ Ints = NDArray[np.int32]
 Floats = NDArray[np.float32]
 
 
-def ship(placement: Placement, *arrays: Sequence[int] | NDArray[np.signedinteger[Any]]) -> list[Tensor]:
+def to_device(placement: Placement, *arrays: Sequence[int] | NDArray[np.signedinteger[Any]]) -> list[Tensor]:
     """Whole numbers to the device, as one tensor for each array."""
     parts = [np.asarray(array, dtype=np.int32) for array in arrays]
     host = torch.from_numpy(np.concatenate(parts))
@@ -24,7 +24,7 @@ def ship(placement: Placement, *arrays: Sequence[int] | NDArray[np.signedinteger
     return list(moved.split([len(part) for part in parts]))
 
 
-def fetch(placement: Placement, result: Tensor) -> Callable[[], Floats]:
+def to_host(placement: Placement, result: Tensor) -> Callable[[], Floats]:
     """Bring numbers back: the copy is asked for now, and waited for when they are needed."""
     result = result.float()
     if not placement.on_gpu:

@@ -1,0 +1,174 @@
+"""Who decides for a command: the model, loaded into this process as the server loads it, or a running server.
+
+Both give the same results for the same states, one by one as they are there. What only a state is to blame for is a
+result with an error; whatever makes all further asking useless is raised as ModelError.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any, Protocol
+
+from msgspec import structs
+
+from decided.client.client import AsyncClient
+from decided.client.protocol import BatchResult, ClientError, Response, Tries, failure
+from decided.contract.decoding import quote, read_state
+from decided.contract.types import MAX_OPTIONS, Question, Request
+from decided.engines.api import Engine, Verdict
+from decided.errors import DecidedError, InferenceFailed, InputError, Invalid, ModelError, Unavailable
+from decided.serving.metrics import Metrics
+from decided.serving.service import Service
+from decided.serving.start import load_profiles, start_engine
+from decided.serving.verdict_stream import VerdictStream
+from decided.settings import Settings
+
+Questions = dict[str, Question]
+
+_TIMEOUT_S = 300.0
+
+
+class Backend(Protocol):
+    model: str
+    description: str
+    max_options: int
+    rows_in_flight: int
+    """How many states to ask about at a time: enough to keep it busy, few enough to lose little when interrupted."""
+
+    def batch(self, states: Sequence[Any], questions: Questions) -> AsyncGenerator[BatchResult, None]:
+        """A result for each of the states, in any order."""
+
+    async def close(self) -> None: ...
+
+
+async def open_backend(settings: Settings, server: str | None, api_key: str | None, retries: int = 6) -> Backend:
+    """The server at an address; without one, the model that the settings name. An engine or a server that is away is
+    tried again, six times in half a minute."""
+    if server is not None:
+        return await _Server.open(server, api_key or settings.api_key, retries)
+    return await _InProcess.open(settings, retries)
+
+
+def check_options(backend: Backend, questions: Questions) -> None:
+    """Not every model can tell as many options apart as a request may have."""
+    for name, question in questions.items():
+        if len(question.keys()) > backend.max_options:
+            raise InputError(f"question {quote(name)}: too many options for this model, at most {backend.max_options}")
+
+
+class _Server:
+    max_options = MAX_OPTIONS
+    rows_in_flight = 128
+
+    def __init__(self, client: AsyncClient, url: str, model: str, description: str) -> None:
+        self.model = model
+        self.description = description
+        self._client = client
+        self._url = url
+
+    @classmethod
+    async def open(cls, url: str, api_key: str | None, retries: int) -> "_Server":
+        logging.getLogger("httpx2").setLevel(logging.WARNING)  # it tells of every request
+        try:
+            client = AsyncClient(url, api_key, timeout=_TIMEOUT_S, retries=retries)
+        except Exception as error:  # an address that is none
+            raise ModelError(f"--server {url}: {error}") from None
+        try:
+            models = await client.models()
+            names, descriptions = ([getattr(one, part) for one in models] for part in ("name", "description"))
+            return cls(client, url, ", ".join(names), " ".join(descriptions))
+        except ClientError as error:
+            await client.close()
+            raise ModelError(f"--server {url}: {error}") from None
+
+    async def batch(self, states: Sequence[Any], questions: Questions) -> AsyncGenerator[BatchResult, None]:
+        try:
+            async with aclosing(self._client.batch(states, questions)) as results:
+                async for result in results:
+                    yield result
+        except ClientError as error:
+            raise ModelError(f"--server {self._url}: {error}") from None
+
+    async def close(self) -> None:
+        await self._client.close()
+
+
+class _InProcess:
+    def __init__(self, engine: Engine, settings: Settings, retries: int) -> None:
+        self._retries = retries
+        self.model = engine.card.name
+        self.max_options = engine.card.max_options
+        self.rows_in_flight = 128 if engine.remote or engine.card.device != "cpu" else 32
+        self._engine = engine
+        profiles = load_profiles(settings, engine)
+        self._service = Service(engine, Metrics(), 1, settings.request_timeout_s, settings.temperature, profiles)
+        self.description = self._service.description
+
+    @classmethod
+    async def open(cls, settings: Settings, retries: int) -> "_InProcess":
+        engine = await start_engine(settings, Metrics())
+        try:
+            await engine.check()  # a server starts without its remote engine and waits for it; here nobody waits
+        except Unavailable as error:
+            await engine.close()
+            raise ModelError(str(error)) from None
+        try:
+            return cls(engine, settings, retries)
+        except InputError:
+            await engine.close()
+            raise
+
+    async def batch(self, states: Sequence[Any], questions: Questions) -> AsyncGenerator[BatchResult, None]:
+        waiting: dict[int, str] = {}
+        for index, state in enumerate(states):
+            try:
+                waiting[index] = read_state(state)
+            except Invalid as error:
+                yield BatchResult(index, None, failure(error.status, str(error)))
+        tries = Tries(self._retries)
+        while waiting:
+            absent: Unavailable | None = None
+            numbers = list(waiting)
+            async with aclosing(self._decide(list(waiting.values()), questions)) as each:
+                async for place, found in each:
+                    if isinstance(found, Unavailable):
+                        absent = found
+                        continue
+                    del waiting[numbers[place]]
+                    yield self._result(numbers[place], questions, found)
+            if absent is not None:
+                if len(waiting) < len(numbers):
+                    tries.reset()
+                try:
+                    await asyncio.sleep(tries.pause_after(failure(absent.status, str(absent))))
+                except ClientError:
+                    raise ModelError(str(absent)) from None
+
+    def _decide(
+        self, states: Sequence[str], questions: Questions
+    ) -> AsyncGenerator[tuple[int, Verdict | DecidedError], None]:
+        decisions = VerdictStream(questions, len(states), lambda _questions, _verdict: None)
+
+        async def emit_each() -> DecidedError | None:
+            try:
+                await self._service.ask_each(Request(list(states), questions), decisions.emit)
+            except DecidedError as error:
+                return error
+            return None
+
+        decisions.fill_from(asyncio.get_running_loop().create_task(emit_each()))
+        return decisions.each()
+
+    def _result(self, index: int, questions: Questions, found: Verdict | DecidedError) -> BatchResult:
+        if isinstance(found, Verdict):
+            try:
+                made = self._service.response(questions, found)
+                return BatchResult(index, Response(**structs.asdict(made)), None)
+            except DecidedError as error:
+                found = error
+        reason = f"{found}: {found.reason}" if isinstance(found, InferenceFailed) else str(found)
+        return BatchResult(index, None, failure(found.status, reason))
+
+    async def close(self) -> None:
+        await self._engine.close()

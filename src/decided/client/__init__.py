@@ -1,0 +1,1 @@
+"""Talking to a server of the protocol, typed, with retries."""

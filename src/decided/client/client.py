@@ -1,0 +1,194 @@
+"""`decided.Client` and `decided.AsyncClient`: typed questions to any System One server, typed answers back.
+
+They differ in how they wait, and in nothing else; what they send and read is in `protocol.py`.
+"""
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import aclosing
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from decided.client import protocol
+from decided.client.protocol import BatchPlan, BatchResult, Chunk, ClientError, Questions, Response, ServerReply, Tries
+from decided.contract.types import ModelEntry
+
+if TYPE_CHECKING:
+    import httpx2
+
+_STREAM = {"Accept": "application/x-ndjson, application/json;q=0.9"}
+
+
+class _Options(ABC):
+    """What both clients are told."""
+
+    def __init__(
+        self,
+        base_url: str = "http://127.0.0.1:8000",
+        api_key: str | None = None,
+        *,
+        model: str | None = None,
+        timeout: float = 60.0,
+        retries: int = 5,
+    ) -> None:
+        """`model` is for servers that have several. `timeout` is in seconds, for one try; there are up to `retries`
+        more after 503, 429 and lost connections, after the pause that the server asks for."""
+        import httpx2  # here, so that a program that imports the client and does not use it does not wait for it
+
+        self._model = model
+        self._retries = retries
+        self._caught: tuple[type[Exception], ...] = (ClientError, httpx2.TransportError)
+        self._too_late: tuple[type[Exception], ...] = (httpx2.ReadTimeout, httpx2.WriteTimeout, httpx2.PoolTimeout)
+        self._open(
+            base_url=protocol.address(base_url),
+            headers=protocol.headers(api_key),
+            timeout=httpx2.Timeout(timeout, connect=min(timeout, 10.0)),
+            limits=httpx2.Limits(max_connections=None),
+        )
+
+    @abstractmethod
+    def _open(self, **options: Any) -> None:
+        """Make the HTTP client."""
+
+    def _failure(self, error: Exception) -> ClientError:
+        """What was caught, as the one kind of error that leaves a client."""
+        if isinstance(error, ClientError):
+            return error
+        return protocol.lost(error, isinstance(error, self._too_late))
+
+    def _plan(self, states: Iterable[Any], questions: Questions) -> BatchPlan:
+        return BatchPlan(self._model, states, questions, self._retries)
+
+
+class Client(_Options):
+    """Asks, and waits for the answer. May be shared by threads."""
+
+    def _open(self, **options: Any) -> None:
+        import httpx2
+
+        self._http = httpx2.Client(**options)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    def ask(self, state: Any, questions: Questions) -> Response:
+        """The answers to the questions about a state, which is a text or any JSON value."""
+        reply = self._send("POST", protocol.SINGLE, protocol.single(self._model, state, questions))
+        return protocol.response(reply.content, reply.request_id)
+
+    def batch(self, states: Iterable[Any], questions: Questions) -> Iterator[BatchResult]:
+        """The answers about any number of states, each as soon as it is there. A state that fails is a result with an
+        error; what concerns all of them is raised."""
+        plan = self._plan(states, questions)
+        while (chunk := plan.chunk()) is not None:
+            problem: ClientError | None = None
+            try:
+                yield from self._results(chunk)
+            except self._caught as error:
+                problem = self._failure(error)
+            late: list[BatchResult] = []
+            pause = plan.after(chunk, problem, late)
+            yield from late
+            time.sleep(pause)
+
+    def models(self) -> list[ModelEntry]:
+        return protocol.models(self._send("GET", protocol.MODELS, None))
+
+    def _results(self, chunk: Chunk) -> Iterator[BatchResult]:
+        with self._http.stream("POST", chunk.path, content=chunk.body, headers=_STREAM) as got:
+            if _is_stream(got):
+                for part in got.iter_bytes():
+                    yield from chunk.take_part(part, got.headers.get("x-request-id", ""))
+            else:
+                yield from chunk.take_whole(ServerReply(got.status_code, got.headers, got.read()))
+
+    def _send(self, method: str, path: str, body: bytes | None) -> ServerReply:
+        tries = Tries(self._retries)
+        while True:
+            try:
+                got = self._http.request(method, path, content=body)
+                reply = ServerReply(got.status_code, got.headers, got.content)
+                reply.checked()
+                return reply
+            except self._caught as error:
+                time.sleep(tries.pause_after(self._failure(error)))
+
+
+class AsyncClient(_Options):
+    """The same, for programs with an event loop. Ask many things at once with one client."""
+
+    def _open(self, **options: Any) -> None:
+        import httpx2
+
+        self._http = httpx2.AsyncClient(**options)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def ask(self, state: Any, questions: Questions) -> Response:
+        """See `Client.ask`."""
+        reply = await self._send("POST", protocol.SINGLE, protocol.single(self._model, state, questions))
+        return protocol.response(reply.content, reply.request_id)
+
+    async def batch(self, states: Iterable[Any], questions: Questions) -> AsyncGenerator[BatchResult, None]:
+        """See `Client.batch`."""
+        plan = self._plan(states, questions)
+        while (chunk := plan.chunk()) is not None:
+            problem: ClientError | None = None
+            try:
+                async with aclosing(self._results(chunk)) as results:
+                    async for result in results:
+                        yield result
+            except self._caught as error:
+                problem = self._failure(error)
+            late: list[BatchResult] = []
+            pause = plan.after(chunk, problem, late)
+            for result in late:
+                yield result
+            await asyncio.sleep(pause)
+
+    async def models(self) -> list[ModelEntry]:
+        return protocol.models(await self._send("GET", protocol.MODELS, None))
+
+    async def _results(self, chunk: Chunk) -> AsyncGenerator[BatchResult, None]:
+        async with self._http.stream("POST", chunk.path, content=chunk.body, headers=_STREAM) as got:
+            if _is_stream(got):
+                async for part in got.aiter_bytes():
+                    for result in chunk.take_part(part, got.headers.get("x-request-id", "")):
+                        yield result
+            else:
+                for result in chunk.take_whole(ServerReply(got.status_code, got.headers, await got.aread())):
+                    yield result
+
+    async def _send(self, method: str, path: str, body: bytes | None) -> ServerReply:
+        tries = Tries(self._retries)
+        while True:
+            try:
+                got = await self._http.request(method, path, content=body)
+                reply = ServerReply(got.status_code, got.headers, got.content)
+                reply.checked()
+                return reply
+            except self._caught as error:
+                await asyncio.sleep(tries.pause_after(self._failure(error)))
+
+
+def _is_stream(got: "httpx2.Response") -> bool:
+    return got.status_code == 200 and got.headers.get("content-type", "").startswith("application/x-ndjson")

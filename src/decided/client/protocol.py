@@ -1,0 +1,324 @@
+"""What a client sends to a System One server and how it reads the replies: all of the client but the network."""
+
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+
+from decided.contract.types import (
+    MAX_STATES,
+    BatchLineProblem,
+    ChoiceAnswer,
+    ModelEntry,
+    ModelList,
+    NoulAnswer,
+    Question,
+    ScoreAnswer,
+    SingleResponse,
+    encode,
+)
+from decided.retries import Backoff, retry_after_seconds
+
+Questions = Mapping[str, Question | dict[str, Any]]
+"""By name: typed, or as they stand in a request."""
+
+SINGLE, BATCH, MODELS = "/v1/systemone", "/v1/systemone/batch", "/v1/models"
+
+_CODES = {
+    400: "unreadable", 401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "not_found", 413: "too_large",
+    415: "unsupported", 422: "invalid", 429: "at_capacity", 503: "unavailable", 504: "timed_out",
+}  # fmt: skip
+_LATER = frozenset({429, 503})  # what may be asked again after a while
+_TOO_MUCH = frozenset({413, 500, 504})  # what may have been too much at a time
+_OF_ONE_STATE = _TOO_MUCH | {422}
+_CHUNK_BYTES = 2**19  # half of what a server takes by default
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 30.0
+_NAMED_STATE = re.compile(r"states\[(\d+)\]")
+
+
+A = TypeVar("A")
+D = TypeVar("D")
+
+
+class ClientError(Exception):
+    """No answer. `status` is that of the server's reply, 0 if there was none; `code` says the same as a word."""
+
+    def __init__(self, status: int, code: str, message: str, request_id: str = "", retry_after: str = "") -> None:
+        super().__init__(f"{status or code}: {message}" + (f" (request {request_id})" if request_id else ""))
+        self.status = status
+        self.code = code
+        self.message = message
+        self.request_id = request_id
+        self.retry_after = retry_after
+
+
+class Response(SingleResponse, frozen=True, omit_defaults=True):
+    """The answers to the questions about one state."""
+
+    request_id: str = ""
+
+    def choice(self, name: str) -> ChoiceAnswer:
+        return self._of(ChoiceAnswer, name)
+
+    def score(self, name: str) -> ScoreAnswer:
+        return self._of(ScoreAnswer, name)
+
+    def noul(self, name: str) -> NoulAnswer:
+        return self._of(NoulAnswer, name)
+
+    def _of(self, kind: type[A], name: str) -> A:
+        found = self.answers[name]
+        if not isinstance(found, kind):
+            raise TypeError(f"the answer to {name!r} is a {type(found).__name__}, not a {kind.__name__}")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class BatchResult:
+    """What came of one state of a batch: `index` is its place among the states, one of the others is None."""
+
+    index: int
+    response: Response | None
+    error: ClientError | None
+
+    def answered(self) -> Response:
+        """The response; or the error is raised."""
+        if self.response is None:
+            raise self.error or ClientError(0, "no_answer", "there is neither a response nor an error")
+        return self.response
+
+
+class ServerReply(NamedTuple):
+    """What came back from the server."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+
+    @property
+    def request_id(self) -> str:
+        return self.headers.get("x-request-id") or self.headers.get("x-typesafe-request-id") or ""
+
+    def checked(self) -> bytes:
+        """The content of a success; else the error is raised."""
+        if self.status == 200:
+            return self.content
+        try:
+            said = msgspec.json.decode(self.content)
+            message = said["detail"] if isinstance(said["detail"], str) else encode(said["detail"]).decode()
+        except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):
+            message = f"the server answered {self.status}"
+        raise failure(self.status, message, self.request_id, self.headers.get("retry-after", ""))
+
+
+def failure(status: int, message: str, request_id: str = "", retry_after: str = "") -> ClientError:
+    code = _CODES.get(status, "failed" if status >= 500 else "refused")
+    return ClientError(status, code, message, request_id, retry_after)
+
+
+def lost(error: Exception, timed_out: bool) -> ClientError:
+    """A request that got no reply. Only one that may not have been worked on is asked again."""
+    code = "timed_out" if timed_out else "unreachable"
+    return ClientError(0, code, str(error) or type(error).__name__)
+
+
+def address(base_url: str) -> str:
+    """The base address, however much of the path was given with it."""
+    if not base_url.startswith(("http://", "https://")):
+        raise ValueError("the address must begin with http:// or https://")
+    return base_url.rstrip("/").removesuffix("/systemone").removesuffix("/v1")
+
+
+def origin(base_url: str) -> tuple[str, str, int | None]:
+    """Scheme, host and port: who a key is for."""
+    parts = urlsplit(base_url)
+    return parts.scheme, parts.hostname or "", parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
+def headers(api_key: str | None) -> dict[str, str]:
+    key = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    return {"Content-Type": "application/json", "User-Agent": "decided-client", **key}
+
+
+def single(model: str | None, state: Any, questions: Questions) -> bytes:
+    return encode(({"model": model} if model else {}) | {"state": state, "questions": questions})
+
+
+def models(reply: ServerReply) -> list[ModelEntry]:
+    return _decode_as(reply.checked(), ModelList, reply.request_id).models
+
+
+def response(content: bytes | dict[str, Any], request_id: str) -> Response:
+    """The response in the content. What other servers of the protocol leave out is made from what they say."""
+    try:
+        whole = msgspec.json.decode(content) if isinstance(content, bytes) else content
+        for answer in whole["answers"].values():
+            if answer["type"] == "noul":
+                yes = answer["noul"]
+                answer.setdefault("probabilities", {"true": yes, "false": 1 - yes})
+                answer.setdefault("confidence", abs(2 * yes - 1))
+            elif answer["type"] == "score" and "level" not in answer:
+                answer["level"] = int(max(answer["probabilities"], key=answer["probabilities"].__getitem__))
+        return msgspec.convert({**whole, "request_id": request_id}, Response)
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError, ValueError) as error:
+        raise _invalid_response(error, request_id) from None
+
+
+def _decode_as(content: bytes, kind: type[D], request_id: str) -> D:
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _invalid_response(error, request_id) from None
+
+
+def _invalid_response(error: Exception, request_id: str) -> ClientError:
+    return ClientError(0, "invalid_response", f"not a System One response: {error}", request_id)
+
+
+class Tries:
+    """How often, and after which pauses, a request is tried again."""
+
+    def __init__(self, retries: int) -> None:
+        self._retries = self._left = retries
+        self._backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
+
+    def reset(self) -> None:
+        """There was progress."""
+        self._left = self._retries
+        self._backoff.reset()
+
+    def pause_after(self, error: ClientError) -> float:
+        """How many seconds to wait before the next try; or the error is raised, because there is none."""
+        asked = retry_after_seconds(error.retry_after)
+        hopeless = error.status not in _LATER and error.code != "unreachable"
+        if hopeless or not self._left or asked > _LONGEST_PAUSE_S:
+            raise error
+        self._left -= 1
+        return self._backoff.next(asked)
+
+
+class Chunk:
+    """Some states of a batch, asked in one request."""
+
+    def __init__(self, plan: "BatchPlan", entries: list[tuple[int, bytes]]) -> None:
+        self.path = SINGLE if plan.one_by_one else BATCH
+        self.waiting = dict(entries)
+        self.settled = 0
+        self.problem: ClientError | None = None
+        self._numbers = [number for number, _ in entries]
+        self._torn = b""
+        joined = b",".join(state for _, state in entries)
+        states = b'"state":' + joined if plan.one_by_one else b'"states":[' + joined + b"]"
+        self.body = b"{" + plan.shared + states + b"}"
+
+    def take_whole(self, reply: ServerReply) -> Iterator[BatchResult]:
+        """A reply that is no stream: one response, or those to all states."""
+        content = _decode_as(reply.checked(), dict[str, Any], reply.request_id)
+        results = [content] if self.path == SINGLE else content.get("results")
+        if not isinstance(results, list) or len(results) != len(self._numbers):
+            raise _invalid_response(ValueError("there must be one result per state"), reply.request_id)
+        for number, result in zip(self._numbers, results, strict=True):
+            yield self._settle(number, response(result, reply.request_id))
+
+    def take_part(self, part: bytes, request_id: str) -> Iterator[BatchResult]:
+        """A part of a stream, wherever it is cut."""
+        *lines, self._torn = (self._torn + part).split(b"\n")
+        for line in lines:
+            yield from self._take_line(line, request_id)
+
+    def _take_line(self, line: bytes, request_id: str) -> Iterator[BatchResult]:
+        content = _decode_as(line, dict[str, Any], request_id)
+        index = content.pop("index", None)
+        if not isinstance(index, int) or not 0 <= index < len(self._numbers):
+            raise _invalid_response(ValueError("a line has no index"), request_id)
+        number = self._numbers[index]
+        if number not in self.waiting:
+            return
+        if "detail" not in content:
+            yield self._settle(number, response(content, request_id))
+            return
+        problem = msgspec.convert({"index": index, **content}, BatchLineProblem)
+        error = failure(problem.status, problem.detail, request_id)
+        if problem.status in _LATER or problem.status == 504:  # the plan asks once more
+            self.problem = error
+        else:
+            yield self._settle(number, error)
+
+    def named_in(self, error: ClientError) -> int | None:
+        """Which state the server refuses the whole request for."""
+        found = _NAMED_STATE.search(error.message) if error.status == 422 else None
+        return self._numbers[int(found[1])] if found and int(found[1]) < len(self._numbers) else None
+
+    def give_up(self, number: int, error: ClientError) -> BatchResult:
+        return self._settle(number, error)
+
+    def _settle(self, number: int, found: Response | ClientError) -> BatchResult:
+        del self.waiting[number]
+        self.settled += 1
+        return BatchResult(number, *((found, None) if isinstance(found, Response) else (None, found)))
+
+
+class BatchPlan:
+    """A batch of any length, cut into requests that the server can take. No state is asked again once it is settled."""
+
+    def __init__(self, model: str | None, states: Iterable[Any], questions: Questions, retries: int) -> None:
+        self.shared = (
+            (b'"model":' + encode(model) + b"," if model else b"") + b'"questions":' + encode(questions) + b","
+        )
+        self.one_by_one = False
+        self.tries = Tries(retries)
+        self._states = enumerate(states)
+        self._again: deque[tuple[int, bytes]] = deque()
+        self._size = MAX_STATES
+
+    def chunk(self) -> Chunk | None:
+        """The states to ask next; none when all are settled."""
+        entries: list[tuple[int, bytes]] = []
+        size = len(self.shared)
+        limit = 1 if self.one_by_one else self._size
+        while len(entries) < limit and (entry := self._next()) is not None:
+            size += len(entry[1])
+            if entries and size > _CHUNK_BYTES:
+                self._again.appendleft(entry)
+                break
+            entries.append(entry)
+        return Chunk(self, entries) if entries else None
+
+    def _next(self) -> tuple[int, bytes] | None:
+        if self._again:
+            return self._again.popleft()
+        found = next(self._states, None)
+        return None if found is None else (found[0], encode(found[1]))
+
+    def after(self, chunk: Chunk, error: ClientError | None, results: list[BatchResult]) -> float:
+        """A request has ended. What it left open is asked again: returns after how many seconds. Results that come of
+        it are added; an error that concerns all states is raised."""
+        error = error or chunk.problem
+        if error is None and chunk.waiting:
+            error = ClientError(0, "unreachable", "the stream ended before every state had its line")
+        if chunk.settled:
+            self.tries.reset()
+        if error is None:  # what was too much a while ago may not be now; but not at once, since a 504 costs its time
+            self._size = min(MAX_STATES, self._size + max(1, self._size // 8))
+        pause = self._pause(chunk, error, results) if error is not None else 0.0
+        self._again.extendleft(reversed(chunk.waiting.items()))
+        return pause
+
+    def _pause(self, chunk: Chunk, error: ClientError, results: list[BatchResult]) -> float:
+        if chunk.path == BATCH and error.status in (404, 405):  # a server of the protocol need not have batches
+            self.one_by_one = True
+            return 0.0
+        guilty = chunk.named_in(error)
+        if guilty is None and error.status in _OF_ONE_STATE and len(chunk.waiting) == 1 and not chunk.settled:
+            guilty = next(iter(chunk.waiting))
+        if guilty is not None:
+            results.append(chunk.give_up(guilty, error))
+            return 0.0
+        if error.status in _TOO_MUCH:  # with fewer states in a request it goes, or shows which one it was
+            self._size = max(1, chunk.settled or len(chunk.waiting) // 2)
+            return 0.0
+        return self.tries.pause_after(error)

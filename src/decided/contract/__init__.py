@@ -1,0 +1,1 @@
+"""The wire: what a request and an answer are. No I/O."""

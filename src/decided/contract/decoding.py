@@ -1,0 +1,187 @@
+"""From bytes to a request, in two steps that give two kinds of refusal.
+
+Step one, `read_object`: can the bytes be read as one JSON object? If not, 400.
+Step two, `read_request` and `read_batch`: is that object a request we serve? If not, 422 that names the question.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from decided.contract.types import (
+    MAX_QUESTIONS,
+    MAX_STATE_CHARACTERS,
+    MAX_STATES,
+    Choice,
+    Noul,
+    Outcomes,
+    OutcomesRequest,
+    Question,
+    Request,
+    Score,
+    compact,
+    encode,
+)
+from decided.errors import Invalid, Unreadable
+
+UNSERVED_PARTS = frozenset({"assets", "images", "audio", "videos"})
+
+_TYPES: dict[str, type[Question]] = {"choice": Choice, "score": Score, "noul": Noul}
+_decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
+
+
+class _QuestionsOnly(msgspec.Struct):
+    questions: dict[str, Question]
+
+
+_decode_questions: Callable[[bytes], _QuestionsOnly] = msgspec.json.Decoder(_QuestionsOnly).decode
+
+
+def read_object(body: bytes) -> dict[str, Any]:
+    """The body as a JSON object, or 400."""
+    try:
+        value = _decode(body)
+        # Bytes that come out as they went in, but for white space, cannot have held a key twice. Others (escapes, odd
+        # numbers) need the look that is ten times slower.
+        again = encode(value)
+        if again != body and again != msgspec.json.format(body, indent=-1):
+            json.loads(body, object_pairs_hook=_refuse_repeated_keys, parse_int=len, parse_float=len)
+    except RecursionError:
+        raise Unreadable("the body is nested too deeply") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Unreadable(f"the body is not valid JSON: {error}" if body else "the body is empty") from None
+    if not isinstance(value, dict):
+        raise Unreadable("the body must be a JSON object")
+    return value
+
+
+def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> None:
+    seen: set[str] = set()
+    for key, _ in pairs:
+        if key in seen:
+            raise Unreadable(f"duplicate key {quote(key)} in one object")
+        seen.add(key)
+
+
+def read_request(body: bytes, max_options: int) -> Request:
+    """A single-state request, or 400, or 422."""
+    fields = read_object(body)
+    if "state" not in fields:
+        raise Invalid("the field 'state' is missing")
+    state = read_state(fields["state"], "state")
+    return Request([state], _read_questions(body, fields, max_options))
+
+
+def read_batch(body: bytes, max_options: int) -> Request:
+    """A batch request, or 400, or 422."""
+    fields = read_object(body)
+    states = fields.get("states")
+    if not isinstance(states, list):
+        raise Invalid("the field 'states' must be an array" if "states" in fields else "the field 'states' is missing")
+    if len(states) > MAX_STATES:
+        raise Invalid(f"too many states: {len(states)}, at most {MAX_STATES}")
+    rendered = [read_state(state, f"states[{index}]") for index, state in enumerate(states)]
+    return Request(rendered, _read_questions(body, fields, max_options))
+
+
+def read_outcomes(body: bytes, _max_options: int = 0) -> OutcomesRequest:
+    """What turned out to be right, or 400, or 422."""
+    try:
+        return msgspec.convert(read_object(body), OutcomesRequest)
+    except msgspec.ValidationError as error:
+        raise Invalid(str(error)) from None
+
+
+def read_state(state: object, where: str = "state") -> str:
+    """A state as the model reads it, or 422."""
+    text = compact(state)
+    if len(text) > MAX_STATE_CHARACTERS:
+        raise Invalid(f"{where} is too long: {len(text)} characters, at most {MAX_STATE_CHARACTERS}")
+    return text
+
+
+def _read_questions(body: bytes, fields: dict[str, Any], max_options: int) -> dict[str, Question]:
+    _refuse_unserved_parts(fields)
+    questions = fields.get("questions")
+    if not isinstance(questions, dict):
+        found = "must be an object" if "questions" in fields else "is missing"
+        raise Invalid(f"the field 'questions' {found}")
+    if not questions:
+        raise Invalid("the field 'questions' must hold at least one question")
+    if len(questions) > MAX_QUESTIONS:
+        raise Invalid(f"too many questions: {len(questions)}, at most {MAX_QUESTIONS}")
+    try:
+        typed = _decode_questions(body).questions
+    except msgspec.ValidationError:  # one of them is wrong: look at each alone, to name it
+        typed = {name: _read_alone(name, value, max_options) for name, value in questions.items()}
+    for name, question in typed.items():
+        _check(name, question, questions[name], max_options)
+    return typed
+
+
+def _read_alone(name: str, value: object, max_options: int) -> Question:
+    if not isinstance(value, dict):
+        raise _refused(name, "must be an object")
+    kind = value.get("type")
+    if not isinstance(kind, str) or kind not in _TYPES:
+        served = "'choice', 'score' and 'noul'"
+        raise _refused(name, f"this service answers questions of type {served}, not {quote(str(kind))}")
+    criteria = value.get("criteria")
+    if isinstance(criteria, dict | list) and len(criteria) > max_options:
+        raise _refused(name, f"too many options: {len(criteria)}, at most {max_options}")
+    try:
+        question: Question = msgspec.convert(value, _TYPES[kind])
+    except msgspec.ValidationError as error:
+        raise _refused(name, str(error)) from None
+    return question
+
+
+def _check(name: str, question: Question, value: dict[str, Any], max_options: int) -> None:
+    """What the types cannot say."""
+    if not UNSERVED_PARTS.isdisjoint(value):
+        try:
+            _refuse_unserved_parts(value)
+        except Invalid as error:
+            raise _refused(name, str(error)) from None
+    if isinstance(question, Noul):
+        if not question.instructions and not _described(question.criteria):
+            raise _refused(name, "a noul needs instructions, or criteria that describe 'true' or 'false'")
+    elif len(question.criteria) > max_options:
+        raise _refused(name, f"too many options: {len(question.criteria)}, at most {max_options}")
+
+
+def _refused(name: str, reason: str) -> Invalid:
+    return Invalid(f"question {quote(name)}: {reason}")
+
+
+def _refuse_unserved_parts(fields: dict[str, Any]) -> None:
+    for part in UNSERVED_PARTS.intersection(fields):
+        if fields[part]:
+            raise Invalid(f"this service reads text and JSON only: it cannot honour '{part}'")
+
+
+def _described(outcomes: Outcomes | None) -> bool:
+    return outcomes is not None and bool(outcomes.yes or outcomes.no)
+
+
+def option_number(name: str, question: Question, answer: object) -> int:
+    """Which option an answer names."""
+    if isinstance(question, Noul):
+        if not isinstance(answer, bool):
+            raise Invalid(f"question {quote(name)}: the answer to a noul is true or false")
+        return 0 if answer else 1
+    if isinstance(question, Choice):
+        if not isinstance(answer, str) or answer not in question.criteria:
+            raise Invalid(f"question {quote(name)}: the answer must be one of the options, not {quote(str(answer))}")
+        return question.keys().index(answer)
+    if not isinstance(answer, int) or isinstance(answer, bool) or not 0 <= answer < len(question.criteria):
+        highest = len(question.criteria) - 1
+        raise Invalid(f"question {quote(name)}: the answer must be a level, a whole number from 0 to {highest}")
+    return answer
+
+
+def quote(name: str) -> str:
+    """A client's name in a message: quoted, escaped, and short however long it is."""
+    return json.dumps(name if len(name) <= 80 else name[:79] + "…", ensure_ascii=False)

@@ -1,0 +1,65 @@
+"""Text to token ids, with what a client wrote always read as plain text: `[MASK]` in a state is six characters."""
+
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from decided.engines.api import Cut
+from decided.engines.checkpoint import Checkpoint
+from decided.engines.prompts import tokens
+from decided.errors import ModelError
+
+
+class Vocabulary:
+    """A fast tokenizer without special tokens, padding or truncation."""
+
+    def __init__(self, tokenizer: Tokenizer, special: dict[str, str]) -> None:
+        self._tokenizer = tokenizer
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._tokenizer.encode_special_tokens = True
+        self.special = special
+
+    def encode(self, text: str) -> list[int]:
+        # Of the tokenizer's functions, those for batches alone let other threads run meanwhile.
+        ids: list[int] = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)[0].ids
+        return ids
+
+    def shorten(self, text: str, part: str, limit: int) -> tuple[str, int, tuple[Cut, ...]]:
+        """The first `limit` tokens of a text as text, how many they are, and the cut: for libraries that read text."""
+        ids, cuts = tokens(self, text, part, limit)
+        if not cuts:
+            return text, len(ids), cuts
+        room = len(text) if not cuts[0].estimated else limit * 16
+        end = self._tokenizer.encode(text[:room], add_special_tokens=False).offsets[limit - 1][1] if limit else 0
+        return text[:end], limit, cuts
+
+    def id_of(self, role: str) -> int:
+        """The id of a special token, by its role: `mask_token`, `cls_token`, `sep_token`."""
+        found = self._tokenizer.token_to_id(self.special.get(role, ""))
+        if found is None:
+            raise ModelError(f"the tokenizer has no {role}")
+        return int(found)
+
+
+def read_vocabulary(checkpoint: Checkpoint, subfolder: str = "") -> Vocabulary:
+    folder = checkpoint.folder / subfolder
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        raise ModelError(f"the model {checkpoint.name!r} has no {Path(subfolder, path.name)}")
+    special: dict[str, str] = {}
+    for name in ("special_tokens_map.json", "tokenizer_config.json"):
+        if (folder / name).is_file():
+            special |= _special(checkpoint.json(str(Path(subfolder, name))))
+    return Vocabulary(Tokenizer.from_file(str(path)), special)
+
+
+def _special(config: dict[str, Any]) -> dict[str, str]:
+    """Roles of special tokens: written as text, or as an object with the text in `content`."""
+    found = {}
+    for role, token in config.items():
+        text = token.get("content") if isinstance(token, dict) else token
+        if role.endswith("_token") and isinstance(text, str):
+            found[role] = text
+    return found

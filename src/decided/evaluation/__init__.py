@@ -1,0 +1,1 @@
+"""How good the answers are; learning from labels."""

@@ -1,0 +1,69 @@
+"""Outcomes that a server kept, as labels: what the model said is in the file, so nothing is asked again."""
+
+import array
+import base64
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from decided.errors import InputError
+from decided.evaluation.labels import Evidence, LabelledQuestion, Source
+from decided.profiles.fingerprint import fingerprint
+from decided.serving.ledger import OutcomeLine, older
+
+
+def read_outcomes(path: Path) -> tuple[Source, list[Evidence], list[str]]:
+    """The model, the questions with what it said, and what cannot be used. What was told last about an answer counts,
+    and of several models the one that answered last."""
+    latest: dict[tuple[str, int, str], OutcomeLine] = {}
+    problems = []
+    for file in (older(path), path):
+        if file == path or file.exists():
+            for number, line in enumerate(_content(file).splitlines(), start=1):
+                try:
+                    one = msgspec.json.decode(line, type=OutcomeLine)
+                    if not 0 <= one.right < len(one.question.keys()) == len(one.weights):
+                        raise ValueError("it does not fit its question")
+                    latest[one.request_id, one.index, fingerprint(one.question)] = one
+                except ValueError as error:  # what msgspec raises is a ValueError
+                    problems.append(f"line {number} of {file}: {error}")
+    if not latest:
+        raise InputError(f"{path}: there is no outcome that can be used")
+    newest = max(latest.values(), key=lambda one: one.time)
+    source = Source(newest.model, newest.digest)
+    others = sum((one.model, one.digest) != source for one in latest.values())
+    if others:
+        problems.append(f"{others} outcomes of answers by other models or weights than {source.model}")
+    found: dict[str, Evidence] = {}
+    for (_, _, mark), one in latest.items():
+        if (one.model, one.digest) == source:
+            _add(found.setdefault(mark, Evidence(LabelledQuestion(one.name, one.question))), one)
+    return source, list(found.values()), problems
+
+
+def _add(evidence: Evidence, one: OutcomeLine) -> None:
+    labels = evidence.labels
+    keys = list(one.question.keys())
+    labels.rows.append(len(labels.rows) + 1)
+    labels.states.append(one.state or f"request {one.request_id} {one.index}")
+    labels.right.append(labels.options.index(keys[one.right]))
+    evidence.weights.append([float(one.weights[keys.index(key)]) for key in labels.options])
+    evidence.features.append(_unpack(one.features))
+
+
+def _unpack(packed: str) -> Any:
+    if not packed:
+        return None
+    numbers = array.array("f", base64.b64decode(packed))
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"--outcomes {path} cannot be read: {error.strerror or error}") from None

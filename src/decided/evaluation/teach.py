@@ -1,0 +1,260 @@
+"""`decided teach`: ask the model about labelled texts, learn each question, and write the profiles that win.
+
+The model is asked through the same seam as in the server, so what is learnt is learnt on what will be served.
+"""
+
+import asyncio
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from decided import questions
+from decided.backend import Backend, check_options, open_backend
+from decided.contract.answers import is_distribution
+from decided.contract.temperature import CALIBRATED
+from decided.contract.types import Question
+from decided.engines.api import Engine, Verdict, gives_features
+from decided.errors import DecidedError, InferenceFailed, InputError, ModelError, Unavailable
+from decided.evaluation import labelled, lesson_report
+from decided.evaluation.labels import Evidence, Labels, Source, profile_path, read_labels
+from decided.evaluation.outcomes import read_outcomes
+from decided.profiles.profile import identity
+from decided.progress import Progress
+from decided.retries import Backoff
+from decided.serving.metrics import Metrics
+from decided.serving.start import start_engine
+from decided.settings import Settings
+
+_TEXTS_AT_A_TIME = 64
+_RETRIES, _FIRST_PAUSE_S = 4, 1.0
+_COMPLAINTS_SHOWN = 20
+_DEFAULT_TARGET = 0.95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What the command was told: labels in, profiles out."""
+
+    labels: str | None = None
+    """A path, or `-` for standard input."""
+    outcomes_file: Path | None = None
+    """A file of outcomes that a server kept, in place of labels."""
+    questions: Path | None = None
+    out: Path | None = None
+    state_columns: tuple[str, ...] = ()
+    input_format: str | None = None
+    target_accuracy: float | None = None
+    coverage: float | None = None
+    limit: int | None = None
+    server: str | None = None
+    api_key: str | None = None
+
+
+async def teach(settings: Settings, task: Task) -> None:
+    """Learn and report. Raises StartError when that is not possible."""
+    _check(task)
+    if task.outcomes_file is not None:
+        source, evidence, problems = read_outcomes(task.outcomes_file)
+        _complain(problems)
+    else:
+        source, evidence = await _from_labels(settings, task, task.labels or "-")
+    _conclude(task, source, evidence)
+
+
+async def _from_labels(settings: Settings, task: Task, path: str) -> tuple[Source, list[Evidence]]:
+    asked = None if task.questions is None else questions.read_file(task.questions)
+    found = read_labels(path, task.input_format, asked, task.state_columns, task.limit)
+    _complain(found.problems)
+    if not any(one.rows for one in found.questions):
+        raise InputError(f"{labelled.named(path)}: there is no label that can be used")
+    return await _gather(settings, task, found)
+
+
+def _complain(problems: Sequence[str]) -> None:
+    for problem in problems[:_COMPLAINTS_SHOWN]:
+        print(f"skipped {problem}", file=sys.stderr)
+    if len(problems) > _COMPLAINTS_SHOWN:
+        print(f"... and {len(problems) - _COMPLAINTS_SHOWN} more like these", file=sys.stderr)
+
+
+def _check(task: Task) -> None:
+    """What can be known to fail later fails now: asking a model a thousand questions takes a while."""
+    if (task.labels is None) == (task.outcomes_file is None):
+        raise InputError("name a file of labels, or a file of outcomes with --outcomes")
+    if task.out is not None and task.out.exists() and not task.out.is_dir():
+        raise InputError(f"--out {task.out}: must be a folder")
+
+
+def _conclude(task: Task, source: Source, evidence: Sequence[Evidence]) -> None:
+    """Learn question by question, say what was found, and keep what won."""
+    target = task.target_accuracy or _DEFAULT_TARGET
+    kept = 0
+    for number, one in enumerate(evidence):
+        if number:
+            print()
+        learnt = lesson_report.learn(one.labels, one.weights, one.features, target, task.coverage)
+        print("\n".join(lesson_report.text(one.labels, learnt, source.model, target)))
+        asked_for_more = task.target_accuracy is not None or task.coverage is not None
+        profile = lesson_report.profile_of(one.labels, learnt, source.model, source.weights, asked_for_more)
+        if profile is None:
+            continue
+        kept += 1
+        if task.out is not None:
+            content = profile.encoded()
+            path = profile_path(task.out, one.labels.name, profile.fingerprint)
+            _write(path, content)
+            print(f"  written: {path} ({identity(profile, content)})")
+    print()
+    if not kept:
+        print("nothing to serve: the model as it is does as well")
+    elif task.out is None:
+        print("nothing is written: name a folder with --out")
+    else:
+        print(f"to use:  decided serve --profiles {task.out}")
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Whole or not at all: a server may read the folder at any time."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(".part")
+        part.write_bytes(content)
+        part.replace(path)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+# --- asking ---
+
+
+async def _gather(settings: Settings, task: Task, found: Labels) -> tuple[Source, list[Evidence]]:
+    if task.server is not None:
+        backend = await open_backend(settings, task.server, task.api_key)
+        try:
+            if CALIBRATED in backend.description:
+                raise InputError(
+                    f"--server {task.server}: it is run with --temperature, whose place a profile takes. "
+                    "Ask a server without one"
+                )
+            for one in found.questions:
+                check_options(backend, {one.name: one.question})
+            return Source(backend.model), await Survey(_ServerAsker(backend), found).take(_TEXTS_AT_A_TIME)
+        finally:
+            await backend.close()
+    engine = await start_engine(settings, Metrics())
+    try:
+        try:
+            await engine.check()  # a server starts without its remote engine and waits for it; here nobody waits
+        except Unavailable as error:
+            raise ModelError(str(error)) from None
+        for one in found.questions:
+            if len(one.options) > engine.card.max_options:
+                most = engine.card.max_options
+                raise InputError(f"question {one.name!r}: too many options for this model, at most {most}")
+        at_a_time = min(_TEXTS_AT_A_TIME, settings.remote_concurrency) if engine.remote else _TEXTS_AT_A_TIME
+        source = Source(engine.card.name, engine.card.weights)
+        return source, await Survey(_EngineAsker(engine), found).take(at_a_time)
+    finally:
+        await engine.close()
+
+
+class _EngineAsker:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def ask(self, state: str, asked: Sequence[Question]) -> tuple[Sequence[Sequence[float]], Any]:
+        backoff = Backoff(_FIRST_PAUSE_S)
+        for left in reversed(range(_RETRIES + 1)):
+            try:
+                verdict = await self._verdict(state, asked)
+                return verdict.weights, verdict.features
+            except Unavailable as error:
+                if not left:
+                    raise ModelError(f"gave up: {error}") from None
+                await asyncio.sleep(backoff.next())
+        raise AssertionError
+
+    async def _verdict(self, state: str, asked: Sequence[Question]) -> Verdict:
+        if gives_features(self._engine):
+            return (await self._engine.decide([state], asked, features=True))[0]
+        return (await self._engine.decide([state], asked))[0]
+
+
+class _ServerAsker:
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    async def ask(self, state: str, asked: Sequence[Question]) -> tuple[Sequence[Sequence[float]], Any]:
+        named = {str(number): question for number, question in enumerate(asked)}
+        async with aclosing(self._backend.batch([state], named)) as results:
+            async for result in results:
+                if result.response is None:
+                    raise InferenceFailed(result.error.message if result.error else "no answer")
+                answers = [result.response.answers[name] for name in named]
+                if used := next((answer.profile for answer in answers if answer.profile), ""):
+                    raise InputError(
+                        f"the server answers with the profile {used}: what is learnt on top of it would be applied in "
+                        "its place. Ask a server without --profiles, or leave --server out"
+                    )
+                return [
+                    [answer.probabilities[key] for key in question.keys()]  # noqa: SIM118
+                    for answer, question in zip(answers, asked, strict=True)
+                ], None
+        raise InferenceFailed("no answer")
+
+
+class Survey:
+    """Every text is asked once, with all questions that it has labels for."""
+
+    def __init__(self, asker: "_EngineAsker | _ServerAsker", found: Labels) -> None:
+        self._asker = asker
+        self._evidence = [Evidence(one, [None] * len(one.states), [None] * len(one.states)) for one in found.questions]
+        self._texts: dict[str, list[tuple[int, int]]] = {}
+        for number, one in enumerate(found.questions):
+            for place, state in enumerate(one.states):
+                self._texts.setdefault(state, []).append((number, place))
+        self._progress = Progress(len(self._texts), "texts", sys.stderr, time.monotonic)
+        self._failed = 0
+
+    async def take(self, at_a_time: int) -> list[Evidence]:
+        waiting = iter(self._texts.items())
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(at_a_time, len(self._texts))):
+                    group.create_task(self._work_off(waiting))
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        finally:
+            self._progress.close()
+        if self._failed * 2 > len(self._texts):  # the few that were answered may not be like the others
+            raise ModelError(f"no answer to {self._failed} of {len(self._texts)} texts")
+        return self._evidence
+
+    async def _work_off(self, waiting: Iterator[tuple[str, list[tuple[int, int]]]]) -> None:
+        for state, places in waiting:
+            try:
+                await self._ask(state, places)
+            except DecidedError as error:
+                self._failed += 1
+                reason = f"{error}: {error.reason}" if isinstance(error, InferenceFailed) else str(error)
+                if self._failed <= _COMPLAINTS_SHOWN:
+                    number, place = places[0]
+                    self._progress.say(f"skipped row {self._evidence[number].labels.rows[place]}: {reason}")
+            self._progress.advance()
+
+    async def _ask(self, state: str, places: list[tuple[int, int]]) -> None:
+        numbers = sorted({number for number, _ in places})
+        asked = [self._evidence[number].labels.question for number in numbers]
+        weights, features = await self._asker.ask(state, asked)
+        for number, question, given in zip(numbers, asked, weights, strict=True):
+            if len(given) != len(question.keys()) or not is_distribution(given):
+                raise InferenceFailed("the model gave no distribution over the options")
+            one = self._evidence[number]
+            by_key = dict(zip(question.keys(), given, strict=True))
+            for place in (place for other, place in places if other == number):
+                one.weights[place] = [float(by_key[key]) for key in one.labels.options]
+                one.features[place] = features

@@ -1,0 +1,1 @@
+"""What runs when: the product without HTTP."""

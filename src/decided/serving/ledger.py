@@ -1,0 +1,165 @@
+"""Answers that wait for their outcome, and the file of those that have one.
+
+What a server said is remembered for a while: the model's weights and features, and texts only if the operator wants
+them. When the truth comes, both are written as a line, from which `decided teach --outcomes` learns.
+"""
+
+import base64
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from decided.contract.decoding import option_number, quote
+from decided.contract.types import OutcomesReceipt, OutcomesRequest, Question, encode
+from decided.engines.api import ModelCard, Verdict
+from decided.errors import InputError, Invalid, Unavailable, UnknownRequest
+
+MOST_REMEMBERED_BYTES = 64 * 2**20
+MOST_FILE_BYTES = 64 * 2**20
+"""The file is then put aside as FILE.1, in place of the one before."""
+_ENTRY_BYTES = 2000
+
+
+class OutcomeLine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One outcome: the question, what the model itself said, and the option that turned out to be right."""
+
+    time: float
+    request_id: str
+    name: str
+    question: Question
+    weights: Sequence[float]
+    """In the order of the question's options, as is `right`."""
+    right: int
+    model: str
+    digest: str = ""
+    """Of the model's weights."""
+    features: str = ""
+    """float32, little endian, in base64."""
+    index: int = 0
+    state: str = ""
+
+
+class Settled(NamedTuple):
+    """An outcome that was new: for the metrics."""
+
+    question: Question
+    weights: Sequence[float]
+    features: Any
+    right: int
+
+
+class _Remembered(NamedTuple):
+    questions: Mapping[str, Question]
+    verdict: Verdict
+    state: str
+    outcomes: dict[str, int]
+    """By question, those that are written already."""
+
+    @property
+    def size(self) -> int:
+        numbers = sum(map(len, self.verdict.weights)) + len(self.verdict.features if self.features else ())
+        return _ENTRY_BYTES + 8 * numbers + len(self.state)
+
+    @property
+    def features(self) -> bool:
+        return self.verdict.features is not None
+
+
+class Ledger:
+    """Remembers answers by request id, the oldest forgotten first, and writes down outcomes."""
+
+    def __init__(self, path: Path, card: ModelCard, keep_texts: bool) -> None:
+        self.keep_texts = keep_texts
+        self._path = path
+        self._card = card
+        self._remembered: OrderedDict[tuple[str, int], _Remembered] = OrderedDict()
+        self._bytes = 0
+        try:
+            with path.open("ab"):
+                pass
+        except OSError as error:
+            raise InputError(f"--outcomes {path} cannot be written: {error.strerror or error}") from None
+
+    def remember(
+        self, request_id: str, index: int, questions: Mapping[str, Question], verdict: Verdict, state: str
+    ) -> None:
+        entry = _Remembered(questions, verdict, state if self.keep_texts else "", {})
+        self._forget(self._remembered.pop((request_id, index), None))
+        self._remembered[request_id, index] = entry
+        self._bytes += entry.size
+        while self._bytes > MOST_REMEMBERED_BYTES:
+            self._forget(self._remembered.popitem(last=False)[1])
+
+    def _forget(self, entry: _Remembered | None) -> None:
+        if entry is not None:
+            self._bytes -= entry.size
+
+    def record(self, told: OutcomesRequest) -> tuple[OutcomesReceipt, list[Settled]]:
+        """Write down what is new. All of it is, or none: a name or an answer that is wrong is refused before."""
+        entry = self._remembered.get((told.request_id, told.index))
+        if entry is None:
+            raise UnknownRequest(told.request_id)
+        names = list(entry.questions)
+        fresh: dict[str, int] = {}
+        for name, answer in told.outcomes.items():
+            if name not in entry.questions:
+                raise Invalid(f"question {quote(name)}: the request with this id did not ask it")
+            right = option_number(name, entry.questions[name], answer)
+            if entry.outcomes.get(name) != right:
+                fresh[name] = right
+        lines = b"".join(
+            encode(self._line(told, entry, name, names.index(name), right)) + b"\n" for name, right in fresh.items()
+        )
+        if lines:
+            self._write(lines)
+        entry.outcomes.update(fresh)
+        settled = [
+            Settled(entry.questions[name], entry.verdict.weights[names.index(name)], entry.verdict.features, right)
+            for name, right in fresh.items()
+        ]
+        return OutcomesReceipt(len(fresh), len(told.outcomes) - len(fresh)), settled
+
+    def _line(self, told: OutcomesRequest, entry: _Remembered, name: str, place: int, right: int) -> OutcomeLine:
+        return OutcomeLine(
+            round(time.time(), 3),
+            told.request_id,
+            name,
+            entry.questions[name],
+            [float(weight) for weight in entry.verdict.weights[place]],
+            right,
+            self._card.name,
+            self._card.weights,
+            pack(entry.verdict.features),
+            told.index,
+            entry.state,
+        )
+
+    def _write(self, lines: bytes) -> None:
+        try:
+            if self._path.exists() and self._path.stat().st_size + len(lines) > MOST_FILE_BYTES:
+                self._path.replace(older(self._path))
+            with self._path.open("ab") as file:
+                file.write(lines)
+        except OSError as error:
+            raise Unavailable(f"the outcomes cannot be written: {error.strerror or error}") from None
+
+
+def older(path: Path) -> Path:
+    """Where outcomes are put aside when the file is full."""
+    return path.with_name(path.name + ".1")
+
+
+def pack(features: Any) -> str:
+    if features is None:
+        return ""
+    import array
+    import sys
+
+    numbers = array.array("f", features)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return base64.b64encode(numbers.tobytes()).decode()

@@ -1,0 +1,237 @@
+"""The product without HTTP: admission, the time limit, and decisions made into responses."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
+
+from decided.contract.answers import Mark, answer, normalise
+from decided.contract.decoding import quote
+from decided.contract.temperature import Temperatures
+from decided.contract.types import Answer, OutcomesReceipt, OutcomesRequest, Question, Request, SingleResponse, Usage
+from decided.engines.api import Cut, Emit, Engine, Verdict, gives_features
+from decided.errors import AtCapacity, DecidedError, TimedOut
+from decided.profiles.shelf import Profiles
+from decided.serving.ledger import Ledger
+from decided.serving.metrics import Metrics
+from decided.serving.verdict_stream import VerdictStream
+
+T = TypeVar("T")
+
+_TOO_LATE = "the request time limit has passed"
+
+
+class Outcome(NamedTuple):
+    """A request that was decided: its states and questions, and a verdict per state."""
+
+    states: list[str]
+    questions: dict[str, Question]
+    verdicts: list[Verdict]
+    usage: Usage
+
+
+class Service:
+    """Admits requests up to a limit, decides them within a time limit, and words the answers."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        metrics: Metrics,
+        max_in_flight: int,
+        request_timeout_s: float,
+        temperatures: Temperatures | None = None,
+        profiles: Profiles | None = None,
+        ledger: Ledger | None = None,
+    ) -> None:
+        self.engine = engine
+        self.ledger = ledger
+        self.profiles = profiles or None  # none in the usual case, which must not cost anything
+        self.description = f"{engine.card.description} {engine.card.provenance}".rstrip()
+        self._temperatures = None  # the usual case, which must not cost anything
+        if temperatures is not None and not temperatures.change_nothing:
+            self._temperatures = temperatures
+            self.description += f" {temperatures.in_words()}"
+        self.metrics = metrics
+        self.in_flight = 0
+        self._max_in_flight = max_in_flight
+        self._request_timeout_s = request_timeout_s
+
+    async def decide(self, read: Callable[[], Awaitable[Request]]) -> Outcome:
+        """Admit, read and decide one request."""
+
+        async def read_and_ask() -> Outcome:
+            request = await read()
+            return self._outcome(request, await self._ask(request))
+
+        return await self._within_limits(read_and_ask)
+
+    async def take_outcomes(self, ledger: Ledger, read: Callable[[], Awaitable[OutcomesRequest]]) -> OutcomesReceipt:
+        """Admit, read and write down what turned out to be right."""
+
+        async def read_and_record() -> OutcomesReceipt:
+            receipt, settled = ledger.record(await read())
+            for one in settled:
+                found = self.profiles.of(one.question) if self.profiles is not None else None
+                if found is not None and not (found.wants_features and one.features is None):
+                    shares = normalise(found.apply(one.weights, one.features), len(one.weights))
+                    self.metrics.profiled(found.label).settle(shares, one.right)
+            return receipt
+
+        return await self._within_limits(read_and_record)
+
+    async def _within_limits(self, work: Callable[[], Awaitable[T]]) -> T:
+        """The clock runs from admission, so a slow sender cannot hold a place."""
+        if self.in_flight >= self._max_in_flight:
+            raise AtCapacity
+        self.in_flight += 1
+        clock = _cancel_after(self._request_timeout_s)
+        try:
+            return await work()
+        except asyncio.CancelledError as cancelled:
+            if cancelled.args == (_TOO_LATE,):
+                raise TimedOut(self._request_timeout_s) from None
+            raise
+        finally:
+            clock.cancel()
+            self.in_flight -= 1
+
+    async def decide_each(self, read: Callable[[], Awaitable[Request]]) -> VerdictStream:
+        """The same, but every state is told as it is decided. Place and clock are those of the whole request; a state
+        that is not decided in time fails alone."""
+        if self.in_flight >= self._max_in_flight:
+            raise AtCapacity
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._request_timeout_s
+        self.in_flight += 1
+        try:
+            async with asyncio.timeout_at(deadline):
+                request = await read()
+            decisions = VerdictStream(request.questions, len(request.states), self._count)
+            decisions.states = request.states
+            task = loop.create_task(self._emit_each(request, deadline, decisions))
+        except TimeoutError:
+            self.in_flight -= 1
+            raise TimedOut(self._request_timeout_s) from None
+        except BaseException:
+            self.in_flight -= 1
+            raise
+        task.add_done_callback(self._give_place_back)
+        decisions.fill_from(task)
+        return decisions
+
+    async def _emit_each(self, request: Request, deadline: float, decisions: VerdictStream) -> DecidedError | None:
+        """Returns the error of the states that were not told."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self.ask_each(request, decisions.emit)
+        except TimeoutError:
+            self.metrics.refused(TimedOut.refusal)
+            return TimedOut(self._request_timeout_s)
+        except DecidedError as error:
+            return error
+        return None
+
+    async def _ask(self, request: Request) -> list[Verdict]:
+        questions = list(request.questions.values())
+        if gives_features(self.engine) and self._wants_features(questions):
+            return await self.engine.decide(request.states, questions, features=True)
+        return await self.engine.decide(request.states, questions)
+
+    async def ask_each(self, request: Request, emit: Emit) -> None:
+        """Ask the engine for all that wording the answers will need."""
+        questions = list(request.questions.values())
+        if gives_features(self.engine) and self._wants_features(questions):
+            await self.engine.decide_each(request.states, questions, emit, features=True)
+        else:
+            await self.engine.decide_each(request.states, questions, emit)
+
+    def _wants_features(self, questions: Sequence[Question]) -> bool:
+        if self.ledger is not None:
+            return True
+        if self.profiles is None:
+            return False
+        found = (self.profiles.of(question) for question in questions)
+        return any(one is not None and one.wants_features for one in found)
+
+    def _give_place_back(self, task: object) -> None:
+        self.in_flight -= 1
+
+    def _count(self, questions: int, verdict: Verdict) -> None:
+        self.metrics.decided(questions, verdict.input_tokens, verdict.output_tokens)
+
+    def _outcome(self, request: Request, verdicts: list[Verdict]) -> Outcome:
+        read = written = 0
+        for verdict in verdicts:
+            read += verdict.input_tokens
+            written += verdict.output_tokens
+        self.metrics.decided(len(request.questions) * len(verdicts), read, written)
+        return Outcome(request.states, request.questions, verdicts, Usage(read, written))
+
+    def responses(self, outcome: Outcome) -> Iterator[SingleResponse]:
+        """One response per state, worded one at a time: a large batch is never held whole."""
+        for verdict in outcome.verdicts:
+            yield self.response(outcome.questions, verdict)
+
+    def response(self, questions: dict[str, Question], verdict: Verdict) -> SingleResponse:
+        usage = Usage(verdict.input_tokens, verdict.output_tokens)
+        model = self.engine.card.name
+        given: Sequence[Sequence[float]] = verdict.weights
+        if self._temperatures is not None:
+            given = self._temperatures.apply(questions.values(), given)
+        marks: Sequence[Mark | None] | None = None
+        if self.profiles is not None:
+            given, marks = self._apply_profiles(self.profiles, questions, verdict, given)
+        if not any(verdict.cuts) and marks is None:
+            answers: dict[str, Answer] = {
+                name: answer(question, weights)
+                for (name, question), weights in zip(questions.items(), given, strict=True)
+            }
+            return SingleResponse(model, answers, usage)
+        answers, warnings = {}, []
+        nothing = [None] * len(questions)
+        parts = zip(questions.items(), given, verdict.cuts or nothing, marks or nothing, strict=True)
+        for (name, question), weights, cuts, mark in parts:
+            answers[name] = found = answer(question, weights, bool(cuts), mark)
+            if mark is not None:
+                self._count_profiled(question, found)
+            if cuts:
+                warnings.append(_warning(name, cuts))
+                self.metrics.truncated()
+        return SingleResponse(model, answers, usage, warnings)
+
+    def _count_profiled(self, question: Question, found: Answer) -> None:
+        applied = self.profiles.of(question) if self.profiles is not None else None
+        if applied is not None:
+            shares = list(found.probabilities.values())
+            top = max(shares)
+            counts = self.metrics.profiled(applied.label)
+            counts.answer(applied.places[shares.index(top)], top, found.confidence, found.decided)
+
+    def _apply_profiles(
+        self, profiles: Profiles, questions: dict[str, Question], verdict: Verdict, served: Sequence[Sequence[float]]
+    ) -> tuple[Sequence[Sequence[float]], Sequence[Mark | None]]:
+        """A question with a profile gets what was learnt on the model's own weights, in place of a temperature."""
+        given = list(served)
+        marks: list[Mark | None] = [None] * len(served)
+        for place, question in enumerate(questions.values()):
+            found = profiles.of(question)
+            if found is None or (found.wants_features and verdict.features is None):
+                continue  # the second: the profile was loaded after the model was asked
+            given[place] = found.apply(verdict.weights[place], verdict.features)
+            marks[place] = found.mark
+        return given, marks
+
+
+def _cancel_after(seconds: float) -> asyncio.TimerHandle:
+    """What `asyncio.timeout` does, at a quarter of its cost."""
+    task = asyncio.current_task()
+    if task is None:
+        raise RuntimeError("a request is served by a task")
+    return asyncio.get_running_loop().call_later(seconds, task.cancel, _TOO_LATE)
+
+
+def _warning(name: str, cuts: Sequence[Cut]) -> str:
+    parts = [
+        f"the model read {cut.kept} of {'about ' if cut.estimated else ''}{cut.given} tokens of the {cut.part}"
+        for cut in cuts
+    ]
+    return f"question {quote(name)}: {'; '.join(parts)}"

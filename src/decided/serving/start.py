@@ -1,0 +1,62 @@
+"""From settings to an engine that answers, with what was learnt for it, and the look whether it still does."""
+
+import asyncio
+import dataclasses
+import logging
+import time
+
+from decided.engines import api
+from decided.engines.api import Engine, gives_features, is_model
+from decided.errors import Unavailable
+from decided.hardware import physical_cores
+from decided.profiles.shelf import Profiles, read_profiles
+from decided.serving.ledger import Ledger
+from decided.serving.metrics import Metrics
+from decided.serving.worker import Worker
+from decided.settings import Settings
+
+log = logging.getLogger("decided")
+
+
+async def start_engine(settings: Settings, metrics: Metrics) -> Engine:
+    """The engine that the settings name, warmed up."""
+    loaded = api.load(_within_the_machine(settings))
+    stall_after_s = max(10.0, 2 * settings.request_timeout_s)
+    engine = Worker(loaded, stall_after_s, metrics.batch) if is_model(loaded) else loaded
+    await engine.start()
+    return engine
+
+
+async def wait_until_lost(engine: Engine, grace_s: float) -> None:
+    """Return when the model of this process has not been able to answer for so long. A remote engine may come back by
+    itself, an inference worker that has stopped does not; one that is stuck may."""
+    since = None
+    while since is None or time.monotonic() - since < grace_s:
+        await asyncio.sleep(min(1.0, grace_s / 5))
+        try:
+            await engine.check()
+            since = None
+        except Unavailable:
+            since = since or time.monotonic()
+
+
+def _within_the_machine(settings: Settings) -> Settings:
+    cores = physical_cores()
+    if settings.threads is None or settings.threads <= cores:
+        return settings
+    log.warning("--threads %d: this machine has %d cores; using %d", settings.threads, cores, cores)
+    return dataclasses.replace(settings, threads=cores)
+
+
+def load_profiles(settings: Settings, engine: Engine) -> Profiles | None:
+    """The profiles that the settings name, if they name any. Raises InputError unless all can be used."""
+    if settings.profiles is None:
+        return None
+    return read_profiles(settings.profiles, engine.card.name, engine.card.weights, gives_features(engine))
+
+
+def open_ledger(settings: Settings, engine: Engine) -> Ledger | None:
+    """The file of outcomes, if the settings name one."""
+    if settings.outcomes is None:
+        return None
+    return Ledger(settings.outcomes, engine.card, settings.keep_texts == "on")

@@ -1,0 +1,399 @@
+"""Threads make an Engine of a Model: one reads (tokenises), the others run pieces of work.
+
+    event loop --jobs--> reader --states--> scheduler <--pieces-- runners --finished jobs--> event loop
+                            ^------- room to read on -----------'
+
+The scheduler is plain data behind one lock, held for microseconds. A model that several threads may run gets a runner
+for each core, and one more for short pieces beside long ones. Any other has one runner, and batches form by themselves:
+what was read while one ran is there for the next. A failing batch is halved until the guilty item fails alone.
+"""
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from decided.contract.answers import is_distribution
+from decided.contract.types import Question, encode
+from decided.engines.api import Emit, Model, More, Result, Verdict, is_parallel, overlaps
+from decided.errors import DeviceLost, InferenceFailed, ModelError, Unavailable
+from decided.serving.job import Job, Piece, State, StreamedJob
+from decided.serving.scheduler import Scheduler
+from decided.serving.warm_up import WARM_UP
+
+log = logging.getLogger("decided.serving.worker")
+
+_CLOSE_WAIT_S = 1.0
+_KNOWN_QUESTIONS, _KNOWN_BYTES = 256, 4096
+"""Questions that are remembered, and how large one may be."""
+_TURN_BYTES = 8192
+"""Of questions, prepared before another request has its turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """What one batch was, for the metrics. Questions count where they begin."""
+
+    questions: int
+    fill: float
+    waits: Sequence[float]
+
+
+Wait = Callable[[], Sequence[Result]]
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A batch on its way: what waits for its results, and what to report of it."""
+
+    batch: list[Piece]
+    results: Wait
+    report: BatchReport
+
+
+class Worker:
+    """The Engine of an in-process Model."""
+
+    remote = False
+
+    def __init__(
+        self, model: Model, stall_after_s: float, on_batch: Callable[[BatchReport], None] = lambda report: None
+    ) -> None:
+        self.card = model.card
+        self.gives_features: bool = getattr(model, "gives_features", False)
+        self._model = model
+        self._stall_after_s = stall_after_s
+        self._listener = on_batch
+        self._on_batch: Callable[[BatchReport], None] = lambda report: None  # the warm-up is nobody's business
+        self._jobs: set[Job] = set()
+        self._arrived: list[Job] = []
+        self._reader_inbox: SimpleQueue[list[Job] | None] = SimpleQueue()
+        self._known_questions: dict[bytes, Any] = {}  # the one used last comes last
+        self._runners, room = (model.runners, model.room) if is_parallel(model) else (1, 0)
+        self._parallel = is_parallel(model)
+        self._scheduler = Scheduler(self._runners, room)
+        self._lock = threading.Lock()
+        self._work_came = threading.Condition(self._lock)
+        self._work_beside = threading.Condition(self._lock)
+        self._closing = False
+        self._began: dict[int, float] = {}  # when each batch that runs did
+        self._dead = False
+
+    async def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        work: list[tuple[str, Callable[[], None]]] = [("decided-reader", self._read_forever)]
+        work += [(f"decided-runner-{number}", self._run_forever) for number in range(self._runners)]
+        if self._parallel:
+            work.append(("decided-runner-beside", partial(self._run_forever, beside=True)))
+        self._threads = [
+            threading.Thread(target=self._guard, args=(work,), name=name, daemon=True) for name, work in work
+        ]
+        for thread in self._threads:
+            thread.start()
+        try:
+            await self.decide(["A parcel arrived two days late."], WARM_UP)
+        except Exception as error:
+            raise ModelError(f"the model {self.card.name!r} failed its warm-up: {error.__cause__ or error}") from error
+        self._on_batch = self._listener
+
+    async def decide(
+        self, states: Sequence[str], questions: Sequence[Question], features: bool = False
+    ) -> list[Verdict]:
+        return await self._work_off(Job(states, questions, self._loop.create_future()), features)
+
+    async def decide_each(
+        self, states: Sequence[str], questions: Sequence[Question], emit: Emit, features: bool = False
+    ) -> None:
+        await self._work_off(StreamedJob(states, questions, self._loop.create_future(), emit), features)
+
+    async def _work_off(self, job: Job, features: bool) -> list[Verdict]:
+        job.features = features
+        if self._dead:
+            raise Unavailable("the inference worker has stopped")
+        if not job.states:
+            return []
+        self._jobs.add(job)
+        if not self._arrived:
+            self._loop.call_soon(self._hand_over)
+        self._arrived.append(job)
+        try:
+            return await job.future  # type: ignore[no-any-return]
+        finally:
+            with self._lock:
+                running = self._scheduler.drop(job)
+                self._wake_one()  # there may be room for another
+            for piece in running:
+                piece.item.stop()
+            self._jobs.discard(job)
+
+    def _hand_over(self) -> None:
+        """All that arrived in one turn of the loop: the reader is woken once for them, not once for each."""
+        self._reader_inbox.put(self._arrived)
+        self._arrived = []
+
+    async def check(self) -> None:
+        if self._dead:
+            raise Unavailable("the inference worker has stopped")
+        began = min(list(self._began.values()), default=None)
+        if began is not None and time.perf_counter() - began > self._stall_after_s:
+            raise Unavailable("the inference worker is stuck")
+
+    def queue_depth(self) -> int:
+        return sum(job.unbegun() for job in self._jobs)
+
+    async def close(self) -> None:
+        self._reader_inbox.put(None)
+        with self._lock:
+            self._closing = True
+            self._work_came.notify_all()
+            self._work_beside.notify_all()
+        for thread in self._threads:
+            await asyncio.to_thread(thread.join, _CLOSE_WAIT_S)
+
+    # --- the reader thread ---
+
+    def _read_forever(self) -> None:
+        turns: deque[Job] = deque()  # one state each, or some questions, in turn
+        while True:
+            for jobs in _drain(self._reader_inbox, block=not turns):
+                if jobs is None:
+                    return
+                for job in jobs:
+                    if not job.has_turn:
+                        job.has_turn = True
+                        turns.append(job)
+            job = turns.popleft()
+            if self._may_read(job):
+                self._read(job)
+            job.has_turn = self._may_read(job)
+            if job.has_turn:
+                turns.append(job)
+
+    def _may_read(self, job: Job) -> bool:
+        """Whether there is a state left to read, and not enough of the job read already."""
+        ahead = job.cost_read - job.cost_begun
+        enough = self._model.token_budget * self._runners
+        return job.unread < len(job.states) and ahead < enough and not job.abandoned
+
+    def _read(self, job: Job) -> None:
+        """Some questions, or, when there are none left, a state."""
+        try:
+            if not self._prepare(job):
+                return
+            encoded = self._model.encode(job.prepared, job.states[job.unread])
+        except Exception as error:
+            with self._lock:
+                job.skip(job.unread, _failure("the model failed while reading", error))
+            self._on_loop(job.deliver)
+        else:
+            encoded.items[0].wants_features = job.features
+            with self._lock:
+                job.cost_read += sum(item.cost for item in encoded.items)
+                self._scheduler.add(State(job, job.unread, encoded))
+                self._wake_one()
+        job.unread += 1
+
+    def _prepare(self, job: Job) -> bool:
+        """Most clients ask the same questions of every state: what was made of them is kept for the next. Whether all
+        are prepared; many long ones take several turns."""
+        read = 0
+        for question in job.questions[len(job.prepared) :]:
+            if read > _TURN_BYTES:
+                return False
+            key = encode(question)
+            prepared = self._known_questions.pop(key, None)
+            if prepared is None:
+                [prepared] = self._model.prepare([question])
+                read += len(key)
+            if len(key) <= _KNOWN_BYTES:
+                self._known_questions[key] = prepared
+                if len(self._known_questions) > _KNOWN_QUESTIONS:
+                    del self._known_questions[next(iter(self._known_questions))]
+            job.prepared.append(prepared)
+        return True
+
+    # --- the runner threads ---
+
+    def _run_forever(self, beside: bool = False) -> None:
+        ahead = overlaps(self._model)
+        running: Started | None = None
+        while True:
+            batch = self._next(beside, block=running is None)
+            if batch is None:
+                return
+            started = self._start(batch) if batch else None
+            if running is not None:
+                self._finish(running)
+            running = started
+            if running is not None and not ahead:
+                self._finish(running)
+                running = None
+
+    def _next(self, beside: bool, block: bool) -> list[Piece] | None:
+        """What to run now; nothing, if nothing is there and something runs; None at the end."""
+        with self._lock:
+            while not self._closing:
+                batch = self._take(beside)
+                if batch or not block:
+                    return batch
+                (self._work_beside if beside else self._work_came).wait()
+        return None
+
+    def _take(self, beside: bool) -> list[Piece]:
+        if beside:
+            return self._scheduler.take_beside()
+        # Where cores work side by side, a piece each: more at a time would wait for one core while another is idle.
+        batch = self._scheduler.take(0 if self._parallel else self._model.token_budget)
+        if batch:
+            self._wake_one()
+        return batch
+
+    def _wake_one(self) -> None:
+        """Whenever something may have become free to run. Under the lock."""
+        if self._scheduler:
+            self._work_came.notify()
+            if self._parallel and self._scheduler.is_busy:
+                self._work_beside.notify()
+
+    def _start(self, batch: list[Piece]) -> Started:
+        began = time.perf_counter()
+        waits: list[float] = []
+        cost = questions = 0
+        for piece in batch:
+            job = piece.state.job
+            cost += piece.cost
+            if piece.fresh:
+                questions += len(piece.item.questions)
+            if not job.has_begun:
+                job.has_begun = True
+                waits.append(began - job.created)
+            if job.unread < len(job.states):
+                self._reader_inbox.put([job])  # there is room to read on
+        self._began[id(batch)] = began
+        report = BatchReport(questions, cost / self._model.token_budget, waits)
+        return Started(batch, self._launch(batch), report)
+
+    def _finish(self, running: Started) -> None:
+        finished = self._settle(running.batch, running.results)
+        del self._began[id(running.batch)]
+        if finished or running.report.questions:
+            self._on_loop(self._deliver, finished, running.report)
+
+    def _launch(self, batch: list[Piece]) -> Wait:
+        items = [piece.item for piece in batch]
+        if not overlaps(self._model):
+            return lambda: self._model.run(items)
+        try:
+            return self._model.launch(items)
+        except DeviceLost:
+            raise
+        except Exception as error:
+            return partial(_throw, error)
+
+    def _settle(self, batch: list[Piece], wait: Wait | None = None) -> list[Job]:
+        """Run the batch, or wait for it; return the jobs that have something to deliver with it."""
+        try:
+            results = wait() if wait is not None else self._model.run([piece.item for piece in batch])
+            for piece, result in zip(batch, results, strict=True):
+                if not isinstance(result, More) and len(result) != len(piece.item.questions):
+                    raise ValueError("the model left questions unanswered")
+        except DeviceLost:
+            raise
+        except Exception as error:
+            if len(batch) == 1:
+                with self._lock:
+                    self._lose(batch[0], "the model failed while running", error)
+                return []
+            middle = len(batch) // 2
+            return self._settle_rest(batch[:middle]) + self._settle_rest(batch[middle:])
+        sound = [isinstance(result, More) or all(map(is_distribution, result)) for result in results]
+        with self._lock:
+            finished = [
+                piece.state.job
+                for piece, result, is_sound in zip(batch, results, sound, strict=True)
+                if self._record(piece, result, is_sound)
+            ]
+            self._wake_one()
+        return finished
+
+    def _settle_rest(self, batch: list[Piece]) -> list[Job]:
+        """A part of a batch that failed, without what is known to be guilty."""
+        with self._lock:
+            for piece in batch:
+                if piece.state.is_over:
+                    self._scheduler.end(piece)
+        innocent = [piece for piece in batch if not piece.state.is_over]
+        return self._settle(innocent) if innocent else []
+
+    def _record(self, piece: Piece, result: Result, is_sound: bool) -> bool:
+        """Note what a run gave; return whether its job has something to deliver with it."""
+        state = piece.state
+        if isinstance(result, More):
+            self._scheduler.put_back(piece, result.cost)
+            return False
+        if not is_sound:
+            self._lose(piece, "the model gave no distribution over the options")
+            return False
+        if piece.item.features is not None:
+            state.verdict.features = piece.item.features
+        for number, of_options in zip(piece.item.questions, result, strict=True):
+            state.verdict.weights[number] = of_options
+        was_over = state.is_over  # lost by a piece before this one, or given up
+        return self._scheduler.end(piece) and not was_over and state.job.complete(state)
+
+    def _lose(self, piece: Piece, reason: str, cause: Exception | None = None) -> None:
+        state = piece.state
+        self._scheduler.end(piece)
+        if not state.job.abandoned and not state.job.is_lost(state.index):
+            self._scheduler.lose(state, _failure(reason, cause))
+            self._on_loop(state.job.deliver)
+
+    # --- all threads, and the event loop ---
+
+    def _deliver(self, finished: list[Job], report: BatchReport) -> None:
+        for job in finished:
+            job.deliver()
+        self._on_batch(report)
+
+    def _on_loop(self, callback: Callable[..., None], *arguments: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and with it everyone who waited
+            self._loop.call_soon_threadsafe(callback, *arguments)
+
+    def _guard(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException:
+            log.critical("the inference worker has stopped", exc_info=True)
+            self._on_loop(self._die)
+
+    def _die(self) -> None:
+        self._dead = True
+        for job in self._jobs:
+            job.refuse(InferenceFailed("the inference worker has stopped"))
+
+
+def _failure(reason: str, cause: Exception | None) -> InferenceFailed:
+    error = InferenceFailed(reason)
+    error.__cause__ = cause
+    return error
+
+
+def _throw(error: Exception) -> Sequence[Result]:
+    raise error
+
+
+def _drain(inbox: "SimpleQueue[list[Job] | None]", block: bool) -> list[list[Job] | None]:
+    """All messages there are; with `block`, at least one."""
+    messages = [inbox.get()] if block else []
+    try:
+        while True:
+            messages.append(inbox.get_nowait())
+    except Empty:
+        return messages

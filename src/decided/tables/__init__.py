@@ -1,0 +1,1 @@
+"""The same questions about every row of a table."""

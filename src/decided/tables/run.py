@@ -1,0 +1,257 @@
+"""`decided run`: a table in, the same table with answers out. Rows are asked side by side and written in order.
+
+Of the rows that were taken from the input, at most `concurrency` are not yet written, whatever the order in which their
+answers come: that bounds the memory, and it bounds what a run that is killed has asked in vain.
+"""
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from decided import questions
+from decided.backend import Backend, check_options, open_backend
+from decided.contract.types import encode
+from decided.errors import InputError
+from decided.progress import Progress
+from decided.settings import Settings
+from decided.tables import parquet
+from decided.tables.columns import EMPTY, Columns
+from decided.tables.dialect import DELIMITERS, LATIN
+from decided.tables.resumable import Spool
+from decided.tables.summary import Summary
+from decided.tables.tables import Row, RowText, Table, format_of, is_empty, missing_column, state_of
+
+_ROWS_PER_REQUEST = 16
+
+Finished = tuple[Row, dict[str, Any]]
+Sink = Callable[[list[Finished]], None]
+Settle = Callable[[int, dict[str, Any]], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What the command was told."""
+
+    source: str
+    """A path, or `-` for standard input."""
+    questions: Path
+    out: Path | None = None
+    """Without one, rows go to standard output."""
+    input_format: str | None = None
+    state_columns: tuple[str, ...] = ()
+    encoding: str | None = None
+    delimiter: str | None = None
+    empty: str = "skip"
+    """What becomes of a row without a text: `skip` it, or `ask` all the same."""
+    probabilities: bool = True
+    min_confidence: float = 0.0
+    concurrency: int | None = None
+    server: str | None = None
+    api_key: str | None = None
+    ray: str | None = None
+    ray_workers: int | None = None
+
+
+async def run(settings: Settings, task: Task) -> None:
+    """Ask about every row. Raises StartError when that is not possible; what was done until then is kept."""
+    table = Table(
+        task.source,
+        task.input_format or ("jsonl" if task.source == "-" else format_of(task.source, "INPUT")),
+        task.encoding,
+        task.delimiter,
+    )
+    asked = columns_of(task)
+    kind = "jsonl" if task.out is None else format_of(str(task.out), "--out")
+    _check(task, table, asked, kind)
+    backend = await open_backend(settings, task.server, task.api_key)
+    try:
+        check_options(backend, asked.questions)
+        if task.out is None:
+            await _to_standard_output(task, table, asked, backend)
+        else:
+            await _to_file(task, task.out, kind, table, asked, backend, str(settings.temperature))
+    finally:
+        await backend.close()
+
+
+def columns_of(task: Task) -> Columns:
+    return Columns(questions.read_file(task.questions), task.probabilities, task.min_confidence)
+
+
+def _check(task: Task, table: Table, asked: Columns, kind: str) -> None:
+    """What can be known to fail later fails now."""
+    if kind == "parquet":
+        parquet.check_that_it_can_be_used(f"--out {task.out}")
+    if task.out is not None and not task.out.parent.is_dir():
+        raise InputError(f"--out {task.out}: the directory does not exist")
+    first = table.first()
+    if first is None:
+        return
+    if table.kind in DELIMITERS and task.encoding is None and table.dialect().encoding == LATIN:
+        print(f"{table.source} is not UTF-8: read as Windows-1252; --encoding says otherwise", file=sys.stderr)
+    for name in asked.types:
+        if name in first.values:
+            raise InputError(f"the input has a column {name!r} already: give the question, or the column, another name")
+    for name in task.state_columns:
+        if name not in first.values and not first.problem:
+            raise InputError(f"--state-column {name}: {missing_column(name, first.values)}")
+
+
+async def _to_standard_output(task: Task, table: Table, asked: Columns, backend: Backend) -> None:
+    words = RowText("jsonl", [])
+
+    def sink(finished: list[Finished]) -> None:
+        sys.stdout.buffer.write(b"".join(words.row({**row.values, **added}) for row, added in finished))
+        sys.stdout.buffer.flush()
+
+    await _through(task, table.rows(), asked, backend, sink, _progress(table, 0), Summary(asked))
+
+
+async def _to_file(
+    task: Task, out: Path, kind: str, table: Table, asked: Columns, backend: Backend, temperature: str
+) -> None:
+    added = asked.types
+    written = "jsonl" if kind == "parquet" else kind
+    names = [*table.columns(), *added] if written != "jsonl" else []
+    words = RowText(written, names, table.dialect().delimiter)
+    identity = {
+        "questions": encode(asked.questions).decode(),
+        "model": backend.model,
+        "temperature": temperature,
+        "state columns": ", ".join(task.state_columns),
+        "columns": words.head().decode(),
+        "answers": f"{' '.join(added)}, empty: {task.empty}, confidence from {task.min_confidence:g}",
+    }
+    spool = Spool(out, identity, words)
+    rows = table.rows()
+    try:
+        spool.skip(rows)
+        if spool.rows:
+            print(f"resuming after {spool.rows:,} rows", file=sys.stderr)
+        progress = _progress(table, spool.rows)
+        await _through(task, rows, asked, backend, spool.add, progress, Summary(asked))
+    except BaseException as error:
+        spool.close()
+        if not isinstance(error, InputError) and spool.rows:
+            print(f"\n{spool.rows:,} rows saved: run the same command to resume", file=sys.stderr)
+        raise
+    if kind != "parquet":
+        spool.finish()
+        return
+    spool.commit()
+    made = out.with_name(out.name + ".making")
+    parquet.write(made, lambda: _read_back(spool.part), Path(table.source) if table.kind == "parquet" else None, added)
+    spool.finish(made)
+
+
+def _read_back(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open("rb") as lines:
+        for line in lines:
+            yield msgspec.json.decode(line)
+
+
+def _progress(table: Table, done: int) -> Progress:
+    total = table.count() if sys.stderr.isatty() else None
+    return Progress(total, "rows", sys.stderr, time.monotonic, done)
+
+
+async def _through(
+    task: Task,
+    rows: Iterator[Row],
+    asked: Columns,
+    backend: Backend,
+    sink: Sink,
+    progress: Progress,
+    summary: Summary,
+) -> None:
+    window = _Window(rows, sink, task.concurrency or backend.rows_in_flight, progress, summary)
+    per_request = max(1, min(_ROWS_PER_REQUEST, window.size // 2))  # two requests at least: no gap between them
+    began = time.monotonic()
+
+    async def work() -> None:
+        while chunk := await window.take(per_request):
+            await ask_rows(task, asked, backend, chunk, window.settle)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(window.size // per_request):
+                group.create_task(work())
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    finally:
+        progress.close()
+    lines = summary.lines(time.monotonic() - began)
+    if sys.stderr.isatty():
+        print("\n".join(lines), file=sys.stderr)
+    elif summary.failed:
+        print(next(lines), file=sys.stderr)
+
+
+async def ask_rows(task: Task, asked: Columns, backend: Backend, chunk: list[tuple[int, Row]], settle: Settle) -> None:
+    """Ask about some rows, each with its number; settle each as soon as it is answered."""
+    numbers, states = [], []
+    for number, row in chunk:
+        try:
+            if row.problem:
+                raise ValueError(row.problem)
+            state = state_of(row, task.state_columns)
+            if task.empty == "skip" and is_empty(state):
+                raise ValueError(EMPTY)
+            states.append(state)
+            numbers.append(number)
+        except KeyError as missing:
+            settle(number, asked.failed(f"the column {missing} is missing"))
+        except ValueError as problem:
+            settle(number, asked.failed(str(problem)))
+    if states:
+        async with aclosing(backend.batch(states, asked.questions)) as results:
+            async for result in results:
+                settle(numbers[result.index], asked.values(result))
+
+
+class _Window:
+    """The rows between input and output."""
+
+    def __init__(self, rows: Iterator[Row], sink: Sink, size: int, progress: Progress, summary: Summary) -> None:
+        self.size = size
+        self.written = 0
+        self._summary = summary
+        self._rows = enumerate(rows)
+        self._sink = sink
+        self._room = size
+        self._progress = progress
+        self._open: dict[int, Row] = {}
+        self._done: dict[int, dict[str, Any]] = {}
+        self._freed = asyncio.Event()
+
+    async def take(self, number: int) -> list[tuple[int, Row]]:
+        """The next rows, as soon as there is room for so many; fewer, or none, at the end of the input."""
+        while self._room < number:
+            self._freed.clear()
+            await self._freed.wait()
+        chunk = list(islice(self._rows, number))
+        self._room -= len(chunk)
+        self._open |= dict(chunk)
+        return chunk
+
+    def settle(self, number: int, added: dict[str, Any]) -> None:
+        """A row is finished. It is written when all before it are."""
+        self._done[number] = added
+        self._summary.add(added)
+        self._progress.advance()
+        ready = []
+        while self.written in self._done:
+            ready.append((self._open.pop(self.written), self._done.pop(self.written)))
+            self.written += 1
+        if ready:
+            self._sink(ready)
+            self._room += len(ready)
+            self._freed.set()

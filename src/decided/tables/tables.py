@@ -1,0 +1,214 @@
+"""Tables of any length, a row at a time: CSV, lines of JSON, and Parquet, from a file or standard input."""
+
+import csv
+import io
+import sys
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from difflib import get_close_matches
+from itertools import chain
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import msgspec
+
+from decided.contract.decoding import read_object
+from decided.contract.types import compact
+from decided.errors import InputError, Unreadable
+from decided.tables import parquet
+from decided.tables.dialect import DELIMITERS, SAMPLE_BYTES, Dialect, sniff
+
+FORMATS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+
+
+class Row(NamedTuple):
+    """A row, and why it cannot be used, if it cannot."""
+
+    values: dict[str, Any]
+    problem: str = ""
+
+
+def format_of(path: str, flag: str) -> str:
+    """The format that a file's name tells."""
+    found = FORMATS.get(Path(path).suffix.lower())
+    if found is None:
+        raise InputError(f"{flag} {path}: the name must end in one of {', '.join(FORMATS)}")
+    return found
+
+
+class Table:
+    """A table to be read from its first row: a file as often as one likes, standard input once."""
+
+    def __init__(self, source: str, kind: str, encoding: str | None = None, delimiter: str | None = None) -> None:
+        self.source = source
+        self.kind = kind
+        self._asked = (encoding, delimiter)
+        self._dialect: Dialect | None = None
+        self.is_file = source != "-"
+        if kind == "parquet" and not self.is_file:
+            raise InputError("Parquet cannot be read from standard input: name a file")
+        if self.is_file and not Path(source).is_file():
+            raise InputError(f"{source} cannot be read: there is no such file")
+        self._coming: Iterator[Row] | None = None
+
+    def rows(self) -> Iterator[Row]:
+        if self._coming is not None:
+            return self._coming
+        return self._read()
+
+    def first(self) -> Row | None:
+        """The first row, which `rows` will give all the same."""
+        if self.is_file:
+            with closing(self._read()) as opened:
+                return next(opened, None)
+        rows = self.rows()
+        found = next(rows, None)
+        self._coming = rows if found is None else chain([found], rows)
+        return found
+
+    def dialect(self) -> Dialect:
+        """How a CSV file is written; for other kinds, how one would be."""
+        if self.kind in DELIMITERS and self._dialect is None:
+            self.first()
+        return self._dialect or Dialect("utf-8", DELIMITERS["csv"])
+
+    def columns(self) -> list[str]:
+        """All columns that any row has, as far as that can be told beforehand. A file of JSON is read through."""
+        if self.kind == "parquet":
+            return parquet.columns(Path(self.source))
+        first = self.first()
+        if self.kind == "jsonl" and self.is_file:
+            return list(dict.fromkeys(name for row in self.rows() for name in row.values))
+        return list(first.values) if first is not None else []
+
+    def count(self) -> int | None:
+        """How many rows there are, if that can be told without taking them."""
+        if not self.is_file:
+            return None
+        return parquet.count(Path(self.source)) if self.kind == "parquet" else sum(1 for _ in self.rows())
+
+    def _read(self) -> Generator[Row, None, None]:
+        try:
+            if self.kind == "parquet":
+                yield from (Row(values) for values in parquet.rows(Path(self.source)))
+                return
+            with Path(self.source).open("rb", SAMPLE_BYTES) if self.is_file else sys.stdin.buffer as stream:
+                if self.kind == "jsonl":
+                    yield from _json_rows(stream)
+                else:
+                    self._dialect = sniff(_peek(stream), self.kind, *self._asked)
+                    yield from _csv_rows(stream, self._dialect)
+        except OSError as error:
+            raise InputError(f"{self.source} cannot be read: {error.strerror or error}") from None
+
+
+def _json_rows(stream: BinaryIO) -> Iterator[Row]:
+    for number, line in enumerate(stream, start=1):
+        if not line.strip():
+            continue
+        try:
+            yield Row(read_object(line.strip()))
+        except Unreadable as error:
+            said = str(error).replace("the body", f"line {number}", 1)
+            yield Row({"unreadable": line.strip().decode(errors="replace")}, said)
+
+
+def _peek(stream: BinaryIO) -> bytes:
+    """The beginning of the stream, which is still there to be read."""
+    return stream.peek(SAMPLE_BYTES) if isinstance(stream, io.BufferedReader) else b""
+
+
+def _csv_rows(stream: BinaryIO, dialect: Dialect) -> Iterator[Row]:
+    csv.field_size_limit(sys.maxsize)
+    lenient = "surrogateescape" if dialect.encoding.startswith("utf-8") else "replace"
+    with io.TextIOWrapper(stream, dialect.encoding, errors=lenient, newline="") as text:
+        reader = csv.reader(text, delimiter=dialect.delimiter, strict=True)
+        try:
+            header = next(reader, [])
+            if len(set(header)) < len(header):
+                twice = next(name for name in header if header.count(name) > 1)
+                raise InputError(f"the first line has a duplicate column: {twice!r}")
+            for cells in reader:
+                if cells:
+                    yield _csv_row(header, cells, reader.line_num)
+        except csv.Error as error:
+            raise InputError(f"line {reader.line_num}: {error}") from None
+
+
+def _csv_row(header: Sequence[str], cells: Sequence[str], line: int) -> Row:
+    row = dict(zip(header, cells, strict=False))
+    if len(cells) != len(header):
+        return Row(row, f"line {line}: {len(cells)} cells in place of {len(header)}")
+    if not _is_text(cells):
+        return Row({name: _repaired(cell) for name, cell in row.items()}, f"line {line}: not valid UTF-8")
+    return Row(row)
+
+
+def _is_text(cells: Sequence[str]) -> bool:
+    try:
+        "".join(cells).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _repaired(cell: str) -> str:
+    return cell.encode("utf-8", "surrogateescape").decode(errors="replace")
+
+
+def missing_column(name: str, found: Iterable[str]) -> str:
+    """What to say about a column that is not there."""
+    names = list(found)
+    near = get_close_matches(name, names, 1, 0.5)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return f"the input has no column {name!r}; {hint}it has {', '.join(map(repr, names))}"
+
+
+def is_empty(state: Any) -> bool:
+    """Whether there is nothing to ask about: no text, or a record without any."""
+    if isinstance(state, dict):
+        return all(map(is_empty, state.values()))
+    return state is None or (isinstance(state, str) and not state.strip())
+
+
+def state_of(row: Row, columns: Sequence[str]) -> Any:
+    """What is asked about: the column `state`, or the columns named; or else the whole row. KeyError names what is
+    missing."""
+    if not columns:
+        return row.values.get("state", row.values)
+    if len(columns) == 1:
+        return row.values[columns[0]]
+    return {column: row.values[column] for column in columns}
+
+
+class RowText:
+    """Rows in words: bytes of CSV or lines of JSON."""
+
+    def __init__(self, kind: str, columns: Sequence[str], delimiter: str = ",") -> None:
+        self.quoted = kind != "jsonl"
+        """Whether an end of line may stand inside a value."""
+        self._columns = columns
+        self._delimiter = DELIMITERS["tsv"] if kind == "tsv" else delimiter
+
+    def head(self) -> bytes:
+        return self._line(self._columns) if self.quoted else b""
+
+    def row(self, values: dict[str, Any]) -> bytes:
+        if not self.quoted:
+            return msgspec.json.encode(values) + b"\n"
+        if strange := values.keys() - set(self._columns):
+            raise InputError(f"a row has the column {min(strange)!r}, which the first row lacks: use .jsonl")
+        return self._line([_cell(values.get(column)) for column in self._columns])
+
+    def _line(self, cells: Sequence[str]) -> bytes:
+        text = io.StringIO()
+        csv.writer(text, delimiter=self._delimiter, lineterminator="\n").writerow(cells)
+        return text.getvalue().encode("utf-8", "replace")
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return repr(value)
+    return compact(value)

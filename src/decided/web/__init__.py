@@ -1,0 +1,1 @@
+"""HTTP: a thin skin."""

@@ -1,0 +1,69 @@
+"""The service put together from its settings, for whatever speaks HTTP in front of it."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+from decided.engines.api import Engine
+from decided.logs import RequestLog
+from decided.serving.metrics import Metrics
+from decided.serving.service import Service
+from decided.serving.start import load_profiles, open_ledger, start_engine
+from decided.settings import Settings
+from decided.version import VERSION
+from decided.web.edge import Edge
+from decided.web.keys import Keys
+from decided.web.playground import Playground
+from decided.web.routes import App
+
+log = logging.getLogger("decided")
+
+
+class Assembly(NamedTuple):
+    """A service that answers: where requests go in, and what there is to say about it."""
+
+    edge: Edge
+    keys: Keys
+    engine: Engine
+    service: Service
+    request_log: RequestLog
+    load_seconds: float
+
+    @property
+    def model(self) -> str:
+        return self.engine.card.name
+
+
+@asynccontextmanager
+async def assemble(settings: Settings) -> AsyncIterator[Assembly]:
+    """Load and warm up; at the end, let go. Raises StartError if the service cannot start."""
+    keys = Keys(settings)
+    metrics = Metrics()
+    began = time.perf_counter()
+    engine = await start_engine(settings, metrics)
+    load_seconds = time.perf_counter() - began
+    request_log = RequestLog(
+        settings.log_format, settings.log_level in ("debug", "info"), asyncio.get_running_loop().call_later
+    )
+    try:
+        temperatures = settings.temperature
+        if temperatures.model not in ("", engine.card.name):
+            log.warning("--temperature was fitted for the model %s, not for %s", temperatures.model, engine.card.name)
+        limits = settings.max_in_flight, settings.request_timeout_s
+        profiles, ledger = load_profiles(settings, engine), open_ledger(settings, engine)
+        service = Service(engine, metrics, *limits, temperatures, profiles, ledger)
+        tell_profiles(service)
+        metrics.loaded(VERSION, engine.card.name, load_seconds, lambda: service.in_flight, engine.queue_depth)
+        app = App(service, keys, settings.max_body_bytes, Playground() if settings.page == "on" else None)
+        yield Assembly(Edge(app, metrics, request_log), keys, engine, service, request_log, load_seconds)
+    finally:
+        await engine.close()
+        request_log.flush()
+
+
+def tell_profiles(service: Service) -> None:
+    if service.profiles is not None:
+        log.info("profiles loaded: %s", ", ".join(service.profiles.identities))

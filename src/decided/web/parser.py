@@ -1,0 +1,184 @@
+"""Bytes into requests, strictly: what two readers could take for two different requests is refused.
+
+A head is collected whole before anything looks at it, and llhttp, the parser inside Node, reads it alone. What follows
+is handed on as it came, and no further than to the end of its message. Every message has a parser of its own, so that
+nothing of one reaches the next.
+"""
+
+import re
+from typing import Any
+
+import httptools
+
+from decided.errors import Unreadable
+from decided.web.message import HttpRequest
+
+MAX_HEAD_BYTES = 64 * 1024
+
+_NOT_HTTP = "this is not a valid HTTP/1.1 request"
+_TOO_LARGE = f"the request line and headers are larger than {MAX_HEAD_BYTES} bytes"
+_NO_BODY = f"there are more than {MAX_HEAD_BYTES} bytes between two pieces of the body"
+_ONE_HOST = "a request needs one Host header, with one valid host"
+_ONE_CODING = "the only transfer encoding served is chunked, and that in HTTP/1.1"
+
+_BLANK = b"\r\n\r\n"
+_NAME = rb"([!#$%&'*+.^_`|~0-9A-Za-z-]++)"
+_LINE = _NAME + rb" ([!-~]++) HTTP/1\.([01])\r\n"
+_REQUEST_LINE = re.compile(_LINE)
+_BEGINNING = re.compile(_LINE + rb"|\r?\Z|" + _NAME + rb"(?: [!-~]*+(?: [HTP/1.0]*+\r?)?)?\Z")
+_EMPTY_LINES = re.compile(rb"(?:\r\n)*+")
+_UPGRADE = re.compile(rb"(?<=\n)upgrade:[^\n]*\n", re.IGNORECASE)
+_HOST = re.compile(rb"(?:\[[\w:.~%!$&'()*+,;=-]+\]|[\w.~%!$&'()*+,;=-]*)(?::[0-9]*)?", re.ASCII)
+_MAX_LENGTH_DIGITS = 19
+_UNRESERVED = re.compile(r"%(?:2[DE]|3[0-9]|[46][1-9A-F]|[57][0-9A]|5F|7E)", re.IGNORECASE)
+
+
+class RequestParser:
+    """Reads one message after the other. When it has raised, it is of no further use."""
+
+    def __init__(self) -> None:
+        self.ended = True  # whether the message at hand has come to its end
+        self.unread = b""
+        self._llhttp: Any = None  # of the message at hand, while it is needed
+        self._left = 0  # of a body whose length is known
+        self._since_body = 0
+        self._parts: list[bytes] = []
+        self._headers: dict[bytes, bytes] = {}
+        self._host = b""  # the last one found valid: nearly always the next one too
+        self._begun = 0
+        self._keep_alive: bool | None = None
+
+    def receive(self, data: bytes) -> None:
+        self.unread = self.unread + data if self.unread else data
+
+    def head(self) -> HttpRequest | None:
+        """The next request, once its whole head is there."""
+        unread = self.unread
+        if not unread:
+            return None
+        if unread.startswith(b"\r\n"):  # empty lines may stand before a request line
+            unread = self.unread = _EMPTY_LINES.sub(b"", unread, 1)
+        end = unread.find(_BLANK)
+        if end > MAX_HEAD_BYTES - len(_BLANK) or (end < 0 and len(unread) > MAX_HEAD_BYTES):
+            raise Unreadable(_TOO_LARGE)
+        if end < 0:
+            if _BEGINNING.match(unread) is None or unread.count(b"\n") != unread.count(b"\r\n"):
+                raise Unreadable(_NOT_HTTP)
+            return None
+        end += len(_BLANK)
+        self.unread = unread[end:]
+        return self._request(unread[:end])
+
+    def body(self) -> bytes:
+        """What has come of the body of that request since the last call. At the end of it, `ended` is true."""
+        if self._llhttp is not None:
+            return self._chunks()
+        part, self.unread = self.unread[: self._left], self.unread[self._left :]
+        self._left -= len(part)
+        self.ended = self._left == 0
+        return part
+
+    def _request(self, head: bytes) -> HttpRequest:
+        line = _REQUEST_LINE.match(head)
+        if line is None:
+            raise Unreadable(_NOT_HTTP)
+        self._headers, self._begun, self._keep_alive, self.ended = {}, 0, None, False
+        self._llhttp = httptools.HttpRequestParser(self)
+        upgrade = self._feed(head)
+        if upgrade:
+            # A server may pass over the offer of another protocol (Java's client makes one with its first request), but
+            # this parser stops there. If it stops without one, it is at a CONNECT, and what follows is not HTTP.
+            without_offer = _UPGRADE.sub(b"", head)
+            if without_offer != head:
+                return self._request(without_offer)
+        headers, self._headers = self._headers, {}  # what comes later is a trailer, and says nothing about the request
+        method, target, minor = line.groups()
+        old = minor == b"0"
+        self._check_host(headers.get(b"host"), old)
+        coding, length = headers.get(b"transfer-encoding"), headers.get(b"content-length", b"0")
+        if coding is None:
+            self._llhttp = None
+        elif old or coding.lower() != b"chunked":
+            raise Unreadable(_ONE_CODING)
+        if len(length) > _MAX_LENGTH_DIGITS:
+            raise Unreadable(_NOT_HTTP)
+        self._left, self._since_body = int(length), 0
+        has_body = coding is not None or self._left > 0
+        if self._begun != 1 or self._keep_alive is None or self.ended == has_body:
+            raise Unreadable(_NOT_HTTP)  # llhttp has seen something else than we have
+        return HttpRequest(method.decode(), path_of(target), headers, old, upgrade or old or not self._keep_alive)
+
+    def _check_host(self, host: bytes | None, old: bool) -> None:
+        """There must be one, but in HTTP/1.0 there need not be. Two have been joined to one that is not valid."""
+        if host is None:
+            if not old:
+                raise Unreadable(_ONE_HOST)
+        elif host != self._host:
+            if _HOST.fullmatch(host) is None:
+                raise Unreadable(_ONE_HOST)
+            self._host = host
+
+    def _chunks(self) -> bytes:
+        """Handed on up to each blank line: one of them ends the body, and beyond it may be the next head."""
+        unread, position = self.unread, 0
+        while position < len(unread) and not self.ended:
+            end = unread.find(_BLANK, position) + len(_BLANK)
+            if end < len(_BLANK):
+                begun = next(size for size in (3, 2, 1, 0) if unread.endswith(_BLANK[:size]))
+                end = max(position, len(unread) - begun)
+                if end == position:
+                    break
+            self._since_body += end - position
+            if self._feed(unread[position:end]) or self._begun != 1:
+                raise Unreadable(_NOT_HTTP)
+            if self._since_body > MAX_HEAD_BYTES:
+                raise Unreadable(_NO_BODY)
+            position = end
+        if self.ended:
+            self._llhttp = None
+        self.unread = unread[position:]
+        parts, self._parts = self._parts, []
+        return b"".join(parts)
+
+    def _feed(self, data: bytes) -> bool:
+        """Whether llhttp has stopped because another protocol may follow."""
+        try:
+            self._llhttp.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            return True
+        except httptools.HttpParserCallbackError as error:
+            raise RuntimeError("a callback of the parser failed") from error.__context__
+        except httptools.HttpParserError:
+            raise Unreadable(_NOT_HTTP) from None
+        return False
+
+    # --- what llhttp tells ---
+
+    def on_message_begin(self) -> None:
+        self._begun += 1
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name, value = name.lower(), value.rstrip()
+        known = self._headers.get(name)
+        self._headers[name] = value if known is None else known + b", " + value
+
+    def on_headers_complete(self) -> None:
+        self._keep_alive = self._llhttp.should_keep_alive()
+
+    def on_body(self, part: bytes) -> None:
+        self._since_body = 0
+        self._parts.append(part)
+
+    def on_message_complete(self) -> None:
+        self.ended = True
+
+
+def path_of(target: bytes) -> str:
+    """The path that a request asks for. Only what may be written either way is decoded: %2F is not a separator."""
+    if not target.startswith(b"/"):
+        try:
+            target = httptools.parse_url(target).path or b""
+        except httptools.HttpParserInvalidURLError:
+            return ""
+    path = target.partition(b"?")[0].decode("latin-1")
+    return _UNRESERVED.sub(lambda escape: chr(int(escape[0][1:], 16)), path) if "%" in path else path

@@ -1,0 +1,211 @@
+"""The routes: HTTP in, HTTP out, and the order in which a request is checked."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import TypeVar
+
+from decided.contract.decoding import read_batch, read_outcomes, read_request
+from decided.contract.openapi import document
+from decided.contract.types import (
+    BatchLineProblem,
+    Health,
+    ModelEntry,
+    ModelList,
+    Question,
+    Ready,
+    Request,
+    encode,
+)
+from decided.engines.api import Verdict
+from decided.errors import BodyTooLarge, DecidedError, InferenceFailed, MethodNotAllowed, NotFound, TimedOut
+from decided.serving import metrics
+from decided.serving.service import Outcome, Service
+from decided.serving.verdict_stream import VerdictStream
+from decided.version import VERSION
+from decided.web import bodies
+from decided.web.keys import Keys
+from decided.web.message import LINES, HttpRequest, Reply
+from decided.web.playground import Playground
+
+log = logging.getLogger("decided")
+
+_PART_BYTES = 2**18
+
+
+T = TypeVar("T")
+Handler = Callable[[HttpRequest], Awaitable[Reply]]
+
+
+class App:
+    """Finds the route and answers. What it raises, the edge words."""
+
+    def __init__(self, service: Service, keys: Keys, max_body_bytes: int, playground: Playground | None = None) -> None:
+        self._service = service
+        self._keys = keys
+        self._max_body_bytes = max_body_bytes
+        self._routes: dict[str, tuple[str, Handler]] = {
+            "/v1/systemone": ("POST", self._single),
+            "/v1/systemone/batch": ("POST", self._batch),
+            "/v1/outcomes": ("POST", self._outcomes),
+            "/v1/models": ("GET", self._models),
+            "/health": ("GET", self._health),
+            "/ready": ("GET", self._ready),
+            "/metrics": ("GET", self._metrics),
+            "/openapi.json": ("GET", self._openapi),
+        }
+        self._page_files: dict[str, tuple[str, Handler]] = {}
+        if playground is not None:
+            self._page_files = dict.fromkeys(playground.paths, ("GET", playground.reply))
+            self._routes["/"] = self._page_files.pop("/")
+
+    def endpoint(self, path: str) -> str:
+        """The path as a metric label: one of ours, `/` for all that the page is made of, or `other`."""
+        if path in self._routes:
+            return path
+        return "/" if path in self._page_files else "other"
+
+    async def reply(self, request: HttpRequest) -> Reply:
+        route = self._routes.get(request.path) or self._page_files.get(request.path)
+        if route is None:
+            raise NotFound
+        method, handler = route
+        if request.method != method and not (method == "GET" and request.method == "HEAD"):
+            raise MethodNotAllowed("GET, HEAD" if method == "GET" else method)
+        return await handler(request)
+
+    async def _single(self, request: HttpRequest) -> Reply:
+        outcome = await self._decide(request, read_request)
+        self._remember(request, outcome)
+        return Reply(200, encode(self._service.response(outcome.questions, outcome.verdicts[0])))
+
+    async def _batch(self, request: HttpRequest) -> Reply:
+        if request.wants_lines():
+            return await self._batch_lines(request)
+        outcome = await self._decide(request, read_batch)
+        self._remember(request, outcome)
+        parts = self._batch_parts(outcome)
+        first = await anext(parts)
+        return Reply(200, first if len(first) < _PART_BYTES else _chain(first, parts))
+
+    async def _outcomes(self, request: HttpRequest) -> Reply:
+        ledger = self._service.ledger
+        if ledger is None:
+            raise NotFound
+        self._keys.check(request.headers.get(b"authorization"))
+        return _json(await self._service.take_outcomes(ledger, lambda: self._read(request, read_outcomes)))
+
+    def _remember(self, request: HttpRequest, outcome: Outcome) -> None:
+        if self._service.ledger is not None:
+            for index, (state, verdict) in enumerate(zip(outcome.states, outcome.verdicts, strict=True)):
+                self._service.ledger.remember(request.id, index, outcome.questions, verdict, state)
+
+    async def _batch_lines(self, request: HttpRequest) -> Reply:
+        self._keys.check(request.headers.get(b"authorization"))
+        decisions = await self._service.decide_each(lambda: self._read(request, read_batch))
+        try:
+            refusal = await decisions.begun()
+        except BaseException:
+            decisions.abandon()
+            raise
+        if refusal is not None and not isinstance(refusal, TimedOut):
+            raise refusal
+        return Reply(200, self._lines(request, decisions), LINES)
+
+    async def _decide(self, request: HttpRequest, read: Callable[[bytes, int], Request]) -> Outcome:
+        self._keys.check(request.headers.get(b"authorization"))
+        outcome = await self._service.decide(lambda: self._read(request, read))
+        request.questions = len(outcome.questions) * len(outcome.verdicts)
+        request.tokens = outcome.usage.input_tokens + outcome.usage.output_tokens
+        return outcome
+
+    async def _read(self, request: HttpRequest, read: Callable[[bytes, int], T]) -> T:
+        encoding = request.headers.get(b"content-encoding", b"")
+        if request.declares_more_than(self._max_body_bytes):
+            raise BodyTooLarge(self._max_body_bytes)
+        received = await request.body(self._max_body_bytes)
+        bodies.check_encoding(request.headers.get(b"content-type", b""), encoding)
+        body = bodies.decode(received, encoding, self._max_body_bytes)
+        return read(body, self._service.engine.card.max_options)
+
+    async def _lines(self, request: HttpRequest, decisions: VerdictStream) -> AsyncGenerator[bytes, None]:
+        """A line per state, as they are decided. Between two, others get the loop."""
+        ledger = self._service.ledger
+        async with aclosing(decisions.each()) as each:
+            try:
+                async for index, found in each:
+                    if ledger is not None and isinstance(found, Verdict):
+                        ledger.remember(request.id, index, decisions.questions, found, decisions.states[index])
+                    yield self._line(request, decisions.questions, index, found)
+                    await asyncio.sleep(0)
+            finally:
+                request.questions, request.tokens = decisions.answered, decisions.tokens
+
+    def _line(
+        self, request: HttpRequest, questions: dict[str, Question], index: int, found: Verdict | DecidedError
+    ) -> bytes:
+        if isinstance(found, Verdict):
+            try:
+                response = encode(self._service.response(questions, found))
+                return b'{"index":%d,%b\n' % (index, response[1:])
+            except DecidedError as error:
+                found = error
+        if isinstance(found, InferenceFailed):
+            log.error("request %s: states[%d]: %s", request.id, index, found.reason, exc_info=found.__cause__)
+        return encode(BatchLineProblem(index, found.status, found.detail)) + b"\n"
+
+    async def _batch_parts(self, outcome: Outcome) -> AsyncGenerator[bytes, None]:
+        """The batch response, in one part if it is small. Between two states, others get the loop."""
+        model = self._service.engine.card.name
+        part = bytearray(b'{"model":' + encode(model) + b',"results":[')
+        for index, response in enumerate(self._service.responses(outcome)):
+            if index:
+                part += b","
+                await asyncio.sleep(0)
+            part += encode(response)
+            if len(part) >= _PART_BYTES:
+                yield bytes(part)
+                part.clear()
+        part += b'],"total_usage":' + encode(outcome.usage) + b"}"
+        yield bytes(part)
+
+    async def _models(self, request: HttpRequest) -> Reply:
+        card = self._service.engine.card
+        profiles = self._service.profiles.identities if self._service.profiles is not None else []
+        entry = ModelEntry(
+            card.name,
+            self._service.description,
+            card.release_date,
+            card.kind,
+            profiles,
+            self._service.ledger is not None,
+        )
+        return _json(ModelList([entry]))
+
+    async def _health(self, request: HttpRequest) -> Reply:
+        engine, in_flight = self._service.engine, self._service.in_flight
+        card = engine.card
+        return _json(Health("ok", card.name, card.kind, card.device, VERSION, in_flight, engine.queue_depth()))
+
+    async def _ready(self, request: HttpRequest) -> Reply:
+        await self._service.engine.check()
+        return _json(Ready(True, upstream=self._service.engine.remote))
+
+    async def _metrics(self, request: HttpRequest) -> Reply:
+        return Reply(200, self._service.metrics.render(), metrics.CONTENT_TYPE)
+
+    async def _openapi(self, request: HttpRequest) -> Reply:
+        self._keys.check(request.headers.get(b"authorization"))
+        return Reply(200, document())
+
+
+def _json(body: object) -> Reply:
+    return Reply(200, encode(body))
+
+
+async def _chain(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    async with aclosing(rest):
+        yield first
+        async for part in rest:
+            yield part

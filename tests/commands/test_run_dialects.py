@@ -1,0 +1,103 @@
+"""`decided run` on tables as spreadsheets write them, on rows without a text, and with the columns one asks for."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands.conftest import Run
+
+ROWS = [["Review ID", "Product", "Text"], ["1", "Kettle", "Schön, aber spät"], ["2", "Lamp", "a; b, c\td|e"]]
+
+
+@pytest.fixture
+def questions(tmp_path: Path) -> Path:
+    path = tmp_path / "questions.yaml"
+    path.write_text(
+        "happy?: {type: noul, instructions: 'Is the customer happy?'}\n"
+        "how late: {type: score, criteria: [on time, a bit, very]}\n"
+    )
+    return path
+
+
+def write(path: Path, delimiter: str, encoding: str) -> Path:
+    with path.open("w", newline="", encoding=encoding) as file:
+        csv.writer(file, delimiter=delimiter).writerows(ROWS)
+    return path
+
+
+def answered(path: Path, delimiter: str = ",") -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file, delimiter=delimiter))
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1"])
+def test_separator_and_encoding_are_found(
+    decided: Run, tmp_path: Path, questions: Path, delimiter: str, encoding: str
+) -> None:
+    source, out = write(tmp_path / "in.csv", delimiter, encoding), tmp_path / "out.csv"
+    done = decided("run", source, "--questions", questions, "--out", out, "--state-column", "Text")
+    assert done.code == 0
+    assert ("read as Windows-1252" in done.err) == (encoding == "latin-1")
+    assert [(row["Review ID"], row["Text"], row["error"]) for row in answered(out, delimiter)] == [
+        ("1", "Schön, aber spät", ""),
+        ("2", "a; b, c\td|e", ""),
+    ]
+
+
+def test_separator_and_encoding_can_be_given(decided: Run, tmp_path: Path, questions: Path) -> None:
+    source = write(tmp_path / "in.csv", ":", "cp437")
+    command = ("run", source, "--questions", questions, "--state-column", "Text")
+    done = decided(*command, "--delimiter", ":", "--encoding", "cp437")
+    assert json.loads(done.out.splitlines()[0])["Text"] == "Schön, aber spät"
+    assert "one character, not '::'" in decided(*command, "--delimiter", "::").err
+    assert "--encoding klingon: unknown" in decided(*command, "--encoding", "klingon").err
+
+
+def test_a_column_that_is_not_there_is_named_with_those_that_are(decided: Run, tmp_path: Path, questions: Path) -> None:
+    source = write(tmp_path / "in.csv", ";", "utf-8")
+    done = decided("run", source, "--questions", questions, "--state-column", "Tekst")
+    assert done.code == 2
+    assert "did you mean 'Text'? it has 'Review ID', 'Product', 'Text'" in done.err
+
+
+@pytest.mark.parametrize(
+    ("state", "is_empty"),
+    [("", True), (" \n", True), (None, True), ({"a": "", "b": None}, True), (0, False), ({"a": False}, False)],
+)
+def test_rows_without_a_text_are_not_asked(decided: Run, questions: Path, state: Any, is_empty: bool) -> None:
+    line = json.dumps({"state": state}).encode()
+    row = json.loads(decided("run", "-", "--questions", questions, stdin=line).out)
+    assert (row["error"], row["happy"] is None) == (("empty", True) if is_empty else (None, False))
+    row = json.loads(decided("run", "-", "--questions", questions, "--empty", "ask", stdin=line).out)
+    assert (row["error"], row["happy"] is None) == (None, False)
+
+
+def test_columns_have_safe_names_and_levels_their_label(decided: Run, questions: Path) -> None:
+    row = json.loads(decided("run", "-", "--questions", questions, stdin=b'{"state": "x"}').out)
+    assert [*row][1:8] == [
+        "happy", "happy.confidence", "happy.p.true", "happy.p.false", "how_late", "how_late.level", "how_late.score",
+    ]  # fmt: skip
+    assert row["how_late.level"] == ["on time", "a bit", "very"][row["how_late"]]
+    few = json.loads(decided("run", "-", "--questions", questions, "--no-probabilities", stdin=b'{"state": "x"}').out)
+    assert {*row} - {*few} == {name for name in row if ".p." in name}
+
+
+def test_names_that_would_be_one_are_told_apart(decided: Run, tmp_path: Path) -> None:
+    path = tmp_path / "q.yaml"
+    options = "{type: choice, criteria: [x y, x_y]}"
+    path.write_text(f"a b: {options}\na_b: {options}\nerror: {options}\n")
+    row = json.loads(decided("run", "-", "--questions", path, stdin=b'{"state": "x"}').out)
+    assert {"a_b", "a_b_2", "a_b.p.x_y", "a_b.p.x_y_2", "error_2", "error"} <= {*row}
+
+
+def test_answers_below_a_confidence_are_unsure(decided: Run, questions: Path) -> None:
+    command = ("run", "-", "--questions", questions, "--min-confidence")
+    row = json.loads(decided(*command, "1", stdin=b'{"state": "x"}').out)
+    assert (row["happy"], row["how_late"]) == ("unsure", "unsure")
+    sure = json.loads(decided(*command, "0.000001", stdin=b'{"state": "x"}').out)
+    assert sure["happy"] in ("True", "False")
+    assert decided(*command, "2").code == 2

@@ -1,0 +1,1 @@
+"""Profiles: the file, its use on the wire, teaching, outcomes."""

@@ -1,0 +1,176 @@
+"""The loop closes: answers, what turned out to be right, and what is learnt from it."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from decided.serving import ledger
+from decided.serving.ledger import Ledger
+from tests.profiles.shelf import TOPIC, written
+from tests.profiles.test_teach import teach
+from tests.support.fake_model import FakeModel
+from tests.support.server import Reply, Server, running_server
+
+KEY = "a key"
+NOUL = {"type": "noul", "instructions": "Is it late?"}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "outcomes.jsonl"
+
+
+@pytest.fixture
+def server(path: Path, tmp_path: Path) -> Iterator[Server]:
+    folder = written(tmp_path / "p").parent
+    with running_server("--outcomes", str(path), "--profiles", str(folder)) as server:
+        yield server
+
+
+def tell(server: Server, request_id: str, outcomes: Any, headers: Any = None, **more: Any) -> Reply:
+    return server.request("POST", "/v1/outcomes", {"request_id": request_id, "outcomes": outcomes, **more}, headers)
+
+
+def asked(server: Server, state: str, request_id: str) -> None:
+    assert server.ask(state, {"q": TOPIC, "late": NOUL}, {"x-request-id": request_id}).status == 200
+
+
+def lines(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_an_outcome_is_kept_without_its_text(server: Server, path: Path) -> None:
+    asked(server, "my money", "one")
+    reply = tell(server, "one", {"q": "bill", "late": False})
+    assert (reply.status, reply.json) == (200, {"recorded": 2, "known": 0})
+    first, second = lines(path)
+    assert (first["name"], first["right"], first["model"]) == ("q", 1, "fake")
+    assert (second["name"], second["right"]) == ("late", 1)
+    assert "money" not in path.read_text()
+    assert first["features"]
+
+
+def test_told_again_it_counts_once_and_told_otherwise_it_is_corrected(server: Server, path: Path) -> None:
+    asked(server, "my money", "one")
+    tell(server, "one", {"q": "bill"})
+    assert tell(server, "one", {"q": "bill"}).json == {"recorded": 0, "known": 1}
+    assert len(lines(path)) == 1
+    assert tell(server, "one", {"q": "parcel"}).json == {"recorded": 1, "known": 0}
+
+
+def test_batches_and_streams_by_index(server: Server, path: Path) -> None:
+    body = {"states": ["my box", "my money"], "questions": {"q": TOPIC}}
+    for request_id, headers in (("whole", {}), ("lines", {"Accept": "application/x-ndjson"})):
+        server.request("POST", "/v1/systemone/batch", body, {"x-request-id": request_id, **headers})
+        assert tell(server, request_id, {"q": "bill"}, index=1).status == 200
+        assert tell(server, request_id, {"q": "bill"}, index=2).status == 404
+    assert [line["index"] for line in lines(path)] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        ({"request_id": "none", "outcomes": {"q": "bill"}}, 404, "no answer to the request 'none' is remembered"),
+        (
+            {"request_id": "one", "outcomes": {"x": "bill"}},
+            422,
+            'question "x": the request with this id did not ask it',
+        ),
+        ({"request_id": "one", "outcomes": {"q": "fish"}}, 422, "must be one of the options"),
+        ({"request_id": "one", "outcomes": {"late": "no"}}, 422, "true or false"),
+        ({"request_id": "one", "outcomes": {}}, 422, "outcomes"),
+        ({"outcomes": {"q": "bill"}}, 422, "request_id"),
+        ([], 400, "JSON object"),
+    ],
+)
+def test_what_is_refused_is_told(server: Server, path: Path, body: Any, status: int, said: str) -> None:
+    asked(server, "my money", "one")
+    reply = server.request("POST", "/v1/outcomes", body)
+    assert reply.status == status
+    assert said in reply.detail
+    assert path.read_text() == ""
+
+
+def test_all_of_it_or_nothing(server: Server, path: Path) -> None:
+    asked(server, "my money", "one")
+    assert tell(server, "one", {"q": "bill", "late": "maybe"}).status == 422
+    assert path.read_text() == ""
+
+
+def test_off_by_default_and_behind_the_key(path: Path) -> None:
+    with running_server() as server:
+        assert tell(server, "one", {"q": "bill"}).status == 404
+    flags = ("--outcomes", str(path), "--keep-texts", "on")
+    with running_server(*flags, env={"SERVICE_API_KEY": KEY}) as server:
+        allowed = {"Authorization": f"Bearer {KEY}"}
+        assert tell(server, "one", {"q": "bill"}).status == 401
+        server.ask("my money", {"q": TOPIC}, {"x-request-id": "one", **allowed})
+        assert tell(server, "one", {"q": "bill"}, allowed).status == 200
+        assert lines(path)[0]["state"] == "my money"
+
+
+def test_metrics_of_a_profiled_question(server: Server) -> None:
+    for number, (state, right) in enumerate((("my money", "bill"), ("my box", "parcel"), ("my box", "bill"))):
+        asked(server, state, f"r{number}")
+        tell(server, f"r{number}", {"q": right, "late": True})
+    (label,) = {
+        re.findall('profile="(.*?)"', line)[0]
+        for line in server.get("/metrics").body.decode().splitlines()
+        if line.startswith("service_profile_answers_total")
+    }
+    assert label.startswith("topic-")
+    assert server.metric(f'service_profile_answers_total{{option="0",profile="{label}"}}') == 1
+    assert server.metric(f'service_profile_answers_total{{option="1",profile="{label}"}}') == 2
+    assert server.metric(f'service_profile_outcomes_total{{profile="{label}",result="right"}}') == 2
+    assert server.metric(f'service_profile_outcomes_total{{profile="{label}",result="wrong"}}') == 1
+    assert 2.9 < server.metric(f'service_profile_top_probability_total{{profile="{label}"}}') < 3
+    assert 1.8 < server.metric(f'service_profile_brier_total{{profile="{label}"}}') < 2
+    assert server.metric(f'service_profile_undecided_total{{profile="{label}"}}') == 0
+    assert server.metric(f'service_profile_confidence_count{{profile="{label}"}}') == 3
+
+
+def test_what_was_told_is_learnt(path: Path, tmp_path: Path) -> None:
+    with running_server("--outcomes", str(path)) as server:
+        for row in range(40):
+            state, right = (f"money {row}", "bill") if row % 2 else (f"box {row}", "parcel")
+            server.ask(state, {"q": TOPIC}, {"x-request-id": f"r{row}"})
+            if not row:
+                tell(server, "r0", {"q": "bill"})  # a mistake, corrected below
+            assert tell(server, f"r{row}", {"q": right}).status == 200
+    done: subprocess.CompletedProcess[str] = teach("--outcomes", path, "--out", tmp_path / "p")
+    assert done.returncode == 0, done.stderr
+    assert "q (choice), fake: 40 labels" in done.stdout
+    assert "kept: a head on its features" in done.stdout
+    with running_server("--profiles", str(tmp_path / "p")) as server:
+        assert server.ask("money 77", {"q": TOPIC}).json["answers"]["q"]["choice"] == "bill"
+
+
+def test_a_file_that_cannot_be_used(tmp_path: Path) -> None:
+    (tmp_path / "o.jsonl").write_text('{"time": 1}\n')
+    done = teach("--outcomes", tmp_path / "o.jsonl")
+    assert done.returncode == 2
+    assert "there is no outcome that can be used" in done.stderr
+
+
+def test_memory_and_file_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from decided.contract.types import Noul, OutcomesRequest
+    from decided.engines.api import Verdict
+    from decided.errors import UnknownRequest
+
+    monkeypatch.setattr(ledger, "MOST_REMEMBERED_BYTES", 10 * 2100)
+    monkeypatch.setattr(ledger, "MOST_FILE_BYTES", 1000)
+    path = tmp_path / "o.jsonl"
+    kept = Ledger(path, FakeModel.card, False)
+    for number in range(50):
+        kept.remember(f"r{number}", 0, {"q": Noul("?")}, Verdict([[1.0, 2.0]], 1), "text")
+    with pytest.raises(UnknownRequest):
+        kept.record(OutcomesRequest("r30", {"q": True}))
+    for number in range(41, 50):
+        kept.record(OutcomesRequest(f"r{number}", {"q": True}))
+    assert path.stat().st_size <= 1000
+    assert ledger.older(path).stat().st_size <= 1000

@@ -1,0 +1,92 @@
+"""The fair queue: policy alone, checked over many made-up loads."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decided.fair_queue import FairQueue, Lane
+
+costs = st.lists(st.integers(1, 50), min_size=1, max_size=30)
+
+
+def drain(queue: FairQueue[str], budget: int) -> list[list[str]]:
+    batches = []
+    while queue:
+        batches.append(queue.take(budget))
+    return [batch for batch in batches if batch]
+
+
+@given(st.lists(costs, max_size=8), st.integers(1, 100))
+def test_nothing_is_lost_or_doubled_and_lanes_keep_their_order(lanes: list[list[int]], budget: int) -> None:
+    queue: FairQueue[tuple[int, int]] = FairQueue()
+    for number, work in enumerate(lanes):
+        queue.push(Lane(), [((number, index), cost) for index, cost in enumerate(work)])
+    seen: list[tuple[int, int]] = []
+    while queue:
+        seen += queue.take(budget)
+    for number, work in enumerate(lanes):
+        assert [index for lane, index in seen if lane == number] == list(range(len(work)))
+
+
+@given(st.lists(costs, min_size=1, max_size=8), st.integers(1, 100))
+def test_a_batch_keeps_the_budget_unless_one_piece_alone_is_larger(lanes: list[list[int]], budget: int) -> None:
+    queue: FairQueue[int] = FairQueue()
+    for work in lanes:
+        queue.push(Lane(), [(cost, cost) for cost in work])
+    while queue:
+        batch = queue.take(budget)
+        assert batch
+        assert sum(batch) <= budget or len(batch) == 1
+
+
+@given(st.lists(costs, min_size=2, max_size=6))
+def test_lanes_that_wait_are_served_alike(lanes: list[list[int]]) -> None:
+    """While two lanes both have work, neither is ahead of the other by more than one piece of each."""
+    queue: FairQueue[tuple[int, int]] = FairQueue()
+    for number, work in enumerate(lanes):
+        queue.push(Lane(), [((number, cost), cost) for cost in work])
+    served = [0] * len(lanes)
+    left = [len(work) for work in lanes]
+    while queue:
+        for number, cost in queue.take(1):
+            served[number] += cost
+            left[number] -= 1
+            waiting = [served[other] for other in range(len(lanes)) if left[other]]
+            if left[number] and len(waiting) > 1:
+                assert max(waiting) - min(waiting) <= 100
+
+
+def test_a_late_small_lane_does_not_wait_for_an_early_large_one() -> None:
+    queue: FairQueue[str] = FairQueue()
+    queue.push(Lane(), [("large", 10)] * 1000)
+    queue.take(100)
+    queue.push(Lane(), [("small", 10)] * 3)
+    batch = queue.take(100)
+    assert batch.count("small") == 3
+
+
+def test_idle_time_is_not_saved_up() -> None:
+    queue: FairQueue[str] = FairQueue()
+    idle: Lane[str] = Lane()
+    busy: Lane[str] = Lane()
+    queue.push(idle, [("idle", 10)])
+    queue.push(busy, [("busy", 10)] * 100)
+    queue.take(500)
+    queue.push(idle, [("idle", 10)] * 50)
+    batch = queue.take(200)
+    assert 9 <= batch.count("idle") <= 11
+
+
+def test_an_abandoned_lane_is_dropped_whole() -> None:
+    queue: FairQueue[str] = FairQueue()
+    gone: Lane[str] = Lane()
+    queue.push(gone, [("gone", 10)] * 100)
+    queue.push(Lane(), [("kept", 10)])
+    gone.abandoned = True
+    assert drain(queue, 1000) == [["kept"]]
+    assert not gone.waiting
+
+
+def test_a_piece_larger_than_the_budget_runs_alone() -> None:
+    queue: FairQueue[str] = FairQueue()
+    queue.push(Lane(), [("small", 1), ("huge", 1000), ("small", 1)])
+    assert drain(queue, 10) == [["small"], ["huge"], ["small"]]
