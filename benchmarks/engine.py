@@ -28,8 +28,9 @@ from contenders import HERE, Cores, Server, start
 from loadgen import HOST
 from report import progress, table, write_json
 
-from decided.contract import Noul, Question
-from decided.engines.embedded import Embedded, load
+from decided.contract.types import Noul, Question
+from decided.engines.api import run_to_end
+from decided.engines.embedded.model import Embedded, load
 from decided.settings import Settings
 
 SHAPES = [(32, 1), (128, 1), (384, 1), (384, 3), (384, 12), (1500, 1), (1500, 12)]
@@ -52,7 +53,7 @@ def questions(count: int) -> dict[str, Question]:
 def raw(model: Embedded) -> Way:
     def ask(state: str, count: int) -> float:
         began = process_time()
-        model.run(model.read(model.prepare(list(questions(count).values())), state).items)
+        run_to_end(model, model.encode(model.prepare(list(questions(count).values())), state).items)
         return process_time() - began
 
     return ask
@@ -78,7 +79,7 @@ def torch_way(child: "subprocess.Popen[str]", way: str, model: Embedded) -> Way:
     def ask(state: str, count: int) -> float:
         prepared = model.prepare(list(questions(count).values()))
         own = [len(asked.ids) for asked in prepared]
-        size = model.read(prepared, state).input_tokens - sum(own)
+        size = model.encode(prepared, state).input_tokens - sum(own)
         assert child.stdin is not None
         assert child.stdout is not None
         child.stdin.write(json.dumps({"way": way, "state": size, "questions": own}) + "\n")
@@ -113,7 +114,7 @@ def show(found: dict[tuple[int, int], dict[str, list[float]]], model: Embedded) 
     rows, results = [], {}
     for (state, count), times in found.items():
         prepared = model.prepare(list(questions(count).values()))
-        tokens = model.read(prepared, state_of(state)).input_tokens
+        tokens = model.encode(prepared, state_of(state)).input_tokens
         rates = {name: tokens / median(times[name]) for name in names}
         ratios = {name: ratio(times, name, "raw") for name in names[1:]}
         results[f"{state}x{count}"] = {"tokens": tokens, "rates": rates, "raw_over": ratios}

@@ -77,9 +77,9 @@ class Bench:
         self.meter = Meter(self.built)
 
     async def run(self, cells: Sequence[tuple[int, int, int]]) -> list[Cell]:
-        from decided.engine import KINDS
-        from decided.server import serve
+        from decided.engines.api import KINDS
         from decided.settings import Settings
+        from decided.web.server import serve
 
         KINDS["bench"] = "gpu_models"
         self.models.READY[self.name] = self.built.model

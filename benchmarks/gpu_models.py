@@ -14,15 +14,15 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import nn
 
-from decided.engine import ModelCard
+from decided.engines.api import ModelCard
 from decided.engines.checkpoint import Checkpoint
+from decided.engines.prompts import LETTERED
+from decided.engines.tokenizer import Vocabulary
 from decided.engines.torch import causal, opendecider
-from decided.engines.torch.fusion import Steps, fuse_layers, mixed
+from decided.engines.torch.fusion import Steps, fuse_layers, mix_parts
 from decided.engines.torch.language import Files
 from decided.engines.torch.modernbert import Encoder, read_shape
 from decided.engines.torch.placement import Placement
-from decided.engines.vocabulary import Vocabulary
-from decided.prompts import LETTERED
 from decided.settings import Settings
 
 ROOT = Path(__file__).parents[1]
@@ -158,9 +158,9 @@ def _decoder(name: str, placement: Placement, plain: bool) -> Built:
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=trained_tokenizer(), **SPECIAL, eos_token="[SEP]")
     tokenizer.chat_template = CHAT
     files = Files(Checkpoint(name, ROOT), "random", network, tokenizer, placement)
-    model = causal.assembled(files, Settings(), LETTERED)
+    model = causal.assemble(files, Settings(), LETTERED)
     if plain:
-        model.decoder._attention.mix, model.decoder._recorder = mixed, None
+        model.decoder._attention.mix, model.decoder._recorder = mix_parts, None
         fuse_layers(network, settings.num_hidden_layers, on=False)
         model.find_budget()
     dense = sum(p.numel() for name, p in network.named_parameters() if "embed_tokens" not in name)

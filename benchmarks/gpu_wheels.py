@@ -1,4 +1,4 @@
-"""What `gpu.py` needs, as wheels in a folder, for a machine that has PyTorch and no network."""
+"""What `gpu.py` or `cores.py` needs, as wheels in a folder, for a machine without network."""
 
 import importlib
 import os
@@ -16,13 +16,13 @@ PACKED = (
 )
 
 
-def pack(folder: Path, python: str) -> None:
+def pack(folder: Path, python: str, names: str = PACKED) -> None:
     """Fetch the wheels of what the benchmark needs, in the versions of the locks, for the other machine's Python."""
     pins = {}
     for lock in ("requirements.lock", "requirements-torch.lock"):
         for line in (ROOT / lock).read_text().splitlines():
             name, found, rest = line.partition("==")
-            if found and name in PACKED.split():
+            if found and name in names.split():
                 pins[name] = f"{name}=={rest.split()[0]}"
     platforms = [f"--platform=manylinux_2_{minor}_x86_64" for minor in (28, 24, 17)] + [
         "--platform=manylinux2014_x86_64"

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic, sleep
 
-from decided.contract import Question
-from decided.engine import KINDS, Item, ModelCard, Reading
+from decided.contract.types import Question
+from decided.engines.api import KINDS, Encoded, Item, ModelCard
 from decided.settings import Settings
 
 Weights = list[list[float]]
@@ -33,17 +33,17 @@ class NoopModel:
     def prepare(self, questions: Sequence[Question]) -> Weights:
         return [[1.0] * len(question.keys()) for question in questions]
 
-    def read(self, prepared: Weights, state: str) -> Reading:
-        return Reading([Item(range(len(prepared)), 1, prepared)], 0)
+    def encode(self, prepared: Weights, state: str) -> Encoded:
+        return Encoded([Item(range(len(prepared)), 1, prepared)], 0)
 
     def run(self, items: Sequence[Item]) -> list[Weights]:
         return [item.payload for item in items]
 
 
 @dataclass(slots=True)
-class Asked:
-    weights: Weights
-    tokens: list[int]
+class EncodedQuestion:
+    weights: list[float]
+    tokens: int
 
 
 class PacedModel:
@@ -55,16 +55,17 @@ class PacedModel:
         self._speed = tokens_per_second
         self._ready = 0.0
 
-    def prepare(self, questions: Sequence[Question]) -> Asked:
-        tokens = [len(str(question.instructions).split()) + 4 * len(question.keys()) for question in questions]
-        return Asked([[1.0] * len(question.keys()) for question in questions], tokens)
-
-    def read(self, prepared: Asked, state: str) -> Reading:
-        words = len(state.split())
-        items = [
-            Item((number,), words + tokens, prepared.weights[number]) for number, tokens in enumerate(prepared.tokens)
+    def prepare(self, questions: Sequence[Question]) -> list[EncodedQuestion]:
+        return [
+            EncodedQuestion([1.0] * len(keys), len(str(question.instructions).split()) + 4 * len(keys))
+            for question in questions
+            if (keys := question.keys())
         ]
-        return Reading(items, words + sum(prepared.tokens))
+
+    def encode(self, prepared: Sequence[EncodedQuestion], state: str) -> Encoded:
+        words = len(state.split())
+        items = [Item((number,), words + asked.tokens, asked.weights) for number, asked in enumerate(prepared)]
+        return Encoded(items, words + sum(asked.tokens for asked in prepared))
 
     def run(self, items: Sequence[Item]) -> list[Weights]:
         # From one batch to the next without a gap, the device goes on where it stopped: sleeps that run over by some

@@ -23,7 +23,7 @@ RIVALS = {  # published: parameters in millions, accuracy on JevBench-240
     "jevhome-ettin-1b": (1000, 82.3),
 }
 GUESSING = 39.8
-PARAMETERS = 33
+RELEASED = {"decided-small-1": (33.0, 72.8), "decided-base-1": (110.0, 79.5)}
 
 
 def reliability(results: dict[str, Any], path: Path) -> None:
@@ -44,7 +44,7 @@ def reliability(results: dict[str, Any], path: Path) -> None:
     _save(figure, path)
 
 
-def sizes(results: dict[str, Any], path: Path) -> None:
+def sizes(path: Path) -> None:
     figure, axes = plt.subplots(figsize=(6, 3.6), layout="constrained")
     axes.axhline(GUESSING, linestyle="--", color=QUIET, linewidth=1)
     axes.annotate("guessing", (1100, GUESSING + 0.7), color=QUIET, ha="right")
@@ -54,9 +54,9 @@ def sizes(results: dict[str, Any], path: Path) -> None:
         axes.annotate(
             name, (millions, accuracy), (0, 6 if above else -13), textcoords="offset points", ha="center", color="#555"
         )
-    ours = 100 * results["parts"]["all"]["accuracy"]
-    axes.plot(PARAMETERS, ours, "o", color=INK, markersize=9)
-    axes.annotate(f"decided-small-1: {ours:.1f}", (PARAMETERS, ours), (9, 5), textcoords="offset points", color=INK)
+    for name, (size, ours) in RELEASED.items():
+        axes.plot(size, ours, "o", color=INK, markersize=9)
+        axes.annotate(f"{name}: {ours:.1f}", (size, ours), (9, 5), textcoords="offset points", color=INK)
     axes.set(xscale="log", xlim=(22, 1400), ylim=(35, 90), xlabel="million parameters", ylabel="JevBench-240 accuracy")
     axes.set_xticks([33, 100, 300, 1000], ["33", "100", "300", "1000"])
     axes.minorticks_off()
@@ -73,11 +73,10 @@ def _save(figure: Any, path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dev", type=Path)
-    parser.add_argument("bench", type=Path)
     parser.add_argument("folder", type=Path)
     args = parser.parse_args()
     reliability(json.loads(args.dev.read_text())["results"], args.folder / "model-reliability.png")
-    sizes(json.loads(args.bench.read_text())["results"], args.folder / "model-size.png")
+    sizes(args.folder / "model-size.png")
 
 
 if __name__ == "__main__":

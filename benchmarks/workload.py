@@ -1,4 +1,4 @@
-"""The requests that the benchmarks send: one of everyday size, and the largest batch that the contract allows."""
+"""The requests that the benchmarks send: one of everyday size, and the largest that the contract allows."""
 
 import json
 from typing import Any
@@ -48,6 +48,19 @@ def big_body(states: int, questions: int) -> bytes:
     asked = {f"q{number}": kinds[number % len(kinds)] for number in range(questions)}
     about = [f"Ticket {number}: charged twice for order {1182 + number}, please refund." for number in range(states)]
     return _compact({"states": about, "questions": asked})
+
+
+def huge_body() -> bytes:
+    """One request of 690 KB, within every limit: the longest state, and questions with 256 options of many words."""
+    words = "the customer wants a thing that nobody has asked for before, with a number: "
+    options = {f"option {number}": f"{words}{number}" for number in range(256)}
+    asked = {f"q{number}": {"type": "choice", "criteria": options} for number in range(19)}
+    return _compact({"state": "late parcel " * 16_666, "questions": asked})
+
+
+def long_body(number: int) -> bytes:
+    """Three questions about a state of some 8,000 tokens."""
+    return _compact({"state": f"Ticket {number}: " + "late parcel " * 4_000, "questions": QUESTIONS})
 
 
 def http_request(path: str, body: bytes) -> bytes:
