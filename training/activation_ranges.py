@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from training.architecture import Architecture
+from training.archive import HELD_OUT, TRAIN, Archive
 from training.batches import Draw, Packer, Shape
-from training.data import HELD_OUT, TRAIN, Archive
 from training.network import Kernels, restored
 from training.weights import save
 

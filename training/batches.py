@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from decided.engines.embedded.prompt import CLS, MARK, SEP, windows
-from training.data import HAND_WRITTEN, TRAIN, Archive, Ints
+from decided.engines.embedded.layout import CLS, MARK, SEP, windows
+from training.archive import HAND_WRITTEN, TRAIN, Archive, Ints
 
 BLOCK = 128  # granularity of the sparse attention
 GROUPS = ((HAND_WRITTEN, 0.14), ("story/", 0.22), ("", 0.64))  # beginnings of task names, their shares of the draws

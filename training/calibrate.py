@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from decided.engines.embedded.prompt import KINDS
+from decided.engines.embedded.layout import KINDS
 from training.metrics import Answer, Floats, report
 
 EDGES = (2, 5, 15)  # buckets: up to 2, up to 5, up to 15, more

@@ -1,9 +1,7 @@
-"""Reads question rows, tokenises them once, and keeps the tokens in one archive.
+"""Reads question rows and tokenises them once, into one archive.
 
 A row is `{"task", "state", "question": {"type", "instructions", "criteria"?}, "answer"}`. Hand-written rows may come
 with all questions of a state on one line: `{"state", "questions": [{"type", "instructions", "criteria"?, "answer"}]}`.
-The archive holds every text once, as token ids back to back (`tokens`, `lengths`), and for each row the numbers of its
-texts (`links`); training draws its batches straight from it.
 """
 
 from __future__ import annotations
@@ -14,25 +12,23 @@ import hashlib
 import json
 import random
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from decided.engines.embedded.prompt import INSTRUCTION_TOKENS, KINDS, OPTION_TOKENS, render, text_of
+from decided.contract.types import Question, compact
+from decided.engines.embedded.layout import INSTRUCTION_TOKENS, KINDS, OPTION_TOKENS
+from decided.engines.embedded.prompt import render
+from training.archive import BENCH, DEV, HAND_WRITTEN, HELD_OUT, KEPT, TRAIN, Archive, Ints, joined
 from training.variants import variant
 
-TRAIN, DEV, HELD_OUT, BENCH, KEPT = range(5)
-"""Dev is never trained on; held out are whole training tasks, kept are states of hand-written tasks."""
 STATE_TOKENS = 3060  # six windows: longer states are rare in the data
 STATE_CHARACTERS = 16_000
 HELD_OUT_SHARE = 20  # one training task in 20, and one hand-written state in 20
-HAND_WRITTEN = "everyday_"
 VARIANTS = 8  # of a hand-written row, itself counted
-
-Ints = npt.NDArray[np.int64]
 
 
 class Example(NamedTuple):
@@ -44,45 +40,12 @@ class Example(NamedTuple):
     gold: int
 
 
-@dataclass(frozen=True)
-class Archive:
-    """All rows as token ids. Row r has the texts `links[first[r]]` (state), +1 (instructions), +2.. (options)."""
-
-    tokens: npt.NDArray[np.uint16]
-    starts: Ints
-    lengths: Ints
-    links: npt.NDArray[np.int32]
-    first: Ints
-    options: Ints
-    gold: Ints
-    kind: Ints
-    task: Ints
-    split: Ints
-    tasks: list[str]
-
-    @classmethod
-    def of(
-        cls, tokens: npt.NDArray[np.uint16], lengths: Ints, links: npt.NDArray[np.int32], table: Ints, tasks: list[str]
-    ) -> Archive:
-        """From the texts' tokens and, for each row, its links and (options, gold, kind, task, split)."""
-        starts = np.concatenate([[0], np.cumsum(lengths)])[:-1]
-        options, gold, kind, task, split = table.T
-        first = np.concatenate([[0], np.cumsum(options + 2)])[:-1]
-        return cls(tokens, starts, lengths, links, first, options, gold, kind, task, split, tasks)
-
-    @classmethod
-    def load(cls, path: Path) -> Archive:
-        with np.load(path) as z:
-            lengths, table = z["lengths"].astype(np.int64), z["rows"].astype(np.int64)
-            return cls.of(z["tokens"], lengths, z["links"], table, [str(t) for t in z["tasks"]])
-
-    def save(self, path: Path) -> None:
-        table = np.stack([self.options, self.gold, self.kind, self.task, self.split], 1).astype(np.int16)
-        lengths = self.lengths.astype(np.uint16)
-        np.savez(path, tokens=self.tokens, lengths=lengths, links=self.links, rows=table, tasks=np.array(self.tasks))
-
-    def rows(self, split: int) -> Ints:
-        return np.flatnonzero(self.split == split)
+def asked(question: dict[str, Any]) -> Question:
+    """A row's question as the server takes it. Rows may list the options of a choice by their names alone."""
+    if question["type"] == "choice" and isinstance(question["criteria"], list):
+        question = {**question, "criteria": {str(name): None for name in question["criteria"]}}
+    found: Question = msgspec.convert(question, Question)
+    return found
 
 
 def example(row: dict[str, Any]) -> Example | None:
@@ -94,8 +57,8 @@ def example(row: dict[str, Any]) -> Example | None:
         names = list(criteria if kind == "choice" else range(len(criteria)))
     if row["answer"] not in names:
         return None
-    shown = render(kind, question.get("instructions"), criteria)
-    texts = [text_of(row["state"])[:STATE_CHARACTERS], shown.instructions, *shown.options]
+    shown = render(asked(question))
+    texts = [compact(row["state"])[:STATE_CHARACTERS], shown.instructions, *shown.options]
     return Example(row["task"], KINDS.index(kind), texts, names.index(row["answer"]))
 
 
@@ -106,7 +69,7 @@ def _one_in_20(text: str) -> bool:
 def split_of(row: dict[str, Any]) -> int:
     """Where a training row belongs. Of hand-written tasks some states are kept, of others whole tasks."""
     if row["task"].startswith(HAND_WRITTEN):
-        return KEPT if _one_in_20(text_of(row["state"])) else TRAIN
+        return KEPT if _one_in_20(compact(row["state"])) else TRAIN
     return HELD_OUT if _one_in_20(row["task"]) else TRAIN
 
 
@@ -183,28 +146,6 @@ def build(tokenizer: Path, rows: Iterable[tuple[dict[str, Any], int]]) -> Archiv
         table.append((len(made.texts) - 2, made.gold, made.kind, task, split))
     tokens, lengths = texts.encoded(tokenizer)
     return Archive.of(tokens, lengths, np.array(links, np.int32), np.array(table, np.int64), list(tasks))
-
-
-def joined(old: Archive, new: Archive) -> Archive:
-    """Both archives' rows; tasks that come again replace the old ones."""
-    again = np.isin(np.array(old.tasks), np.array(new.tasks))
-    stay = ~again[old.task]
-    tasks = {name: i for i, name in enumerate(dict.fromkeys([*old.tasks, *new.tasks]))}
-    tables = []
-    for a, which in ((old, stay), (new, np.ones(len(new.task), np.bool_))):
-        task = np.array([tasks[name] for name in a.tasks])[a.task]
-        tables.append(np.stack([a.options, a.gold, a.kind, task, a.split], 1)[which])
-    links = old.links[np.repeat(stay, old.options + 2)]
-    used = np.zeros(len(old.lengths), np.bool_)
-    used[links] = True
-    number = np.cumsum(used) - 1
-    return Archive.of(
-        np.concatenate([old.tokens[np.repeat(used, old.lengths)], new.tokens]),
-        np.concatenate([old.lengths[used], new.lengths]),
-        np.concatenate([number[links], new.links + used.sum()]).astype(np.int32),
-        np.concatenate(tables),
-        list(tasks),
-    )
 
 
 def main() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from training.archive import BENCH, DEV, HELD_OUT, KEPT, Archive
 from training.batches import Draw, Packer, Shape
 from training.calibrate import save_answers
-from training.data import BENCH, DEV, HELD_OUT, KEPT, Archive
 from training.metrics import Answer, report
 from training.network import Kernels, Network, restored
 

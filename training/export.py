@@ -30,7 +30,7 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper
 
-from decided.engines.embedded.prompt import INSTRUCTION_TOKENS, MAX_STATE_TOKENS, OPTION_TOKENS, WINDOW
+from decided.engines.embedded.layout import INSTRUCTION_TOKENS, MAX_STATE_TOKENS, OPTION_TOKENS, WINDOW
 from training.architecture import POSITIONS, Architecture
 from training.calibrate import EDGES, Temperatures
 from training.weights import load

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from decided.engines.embedded.prompt import KINDS
+from decided.engines.embedded.layout import KINDS
 
 Floats = npt.NDArray[np.float64]
 

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from training.architecture import ARCHITECTURES, POSITIONS
+from training.archive import Archive
 from training.batches import Batch, Packer, Shape, drawn
 from training.calibrate import apply, fit, save_answers, weighed
-from training.data import Archive
 from training.evaluate import SPLITS, answer, chosen_rows
 from training.metrics import report
 from training.network import Kernels, Network, log_softmax, restored, visible, who_sees

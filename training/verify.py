@@ -12,11 +12,11 @@ import msgspec
 import numpy as np
 import torch
 
-from decided.contract.types import Question
+from decided.contract.types import Question, compact
 from decided.engines.embedded.model import Embedded
-from decided.engines.embedded.prompt import text_of
+from training.archive import DEV
 from training.batches import Packer, Shape
-from training.data import DEV, build, read_rows
+from training.data import build, read_rows
 from training.evaluate import answer
 from training.export import rounded
 from training.metrics import Floats, probabilities
@@ -33,7 +33,7 @@ def served(model: Embedded, rows: Sequence[Row]) -> list[Floats]:
     out = []
     for row in rows:
         asked = model.prepare([msgspec.convert(row["question"], Question)])
-        encoded = model.encode([a._replace(temperature=1.0) for a in asked], text_of(row["state"]))
+        encoded = model.encode([a._replace(temperature=1.0) for a in asked], compact(row["state"]))
         weights = np.asarray(model.run(encoded.items)[0][0])
         found = weights / weights.sum()
         out.append(found[::-1] if row["question"]["type"] == "noul" else found)
@@ -71,7 +71,7 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     files, rows = sorted(args.data.glob("*.jsonl*")), list[Row]()
     for path in files:
-        short = [row for row in read_rows(path) if len(text_of(row["state"])) <= args.characters]
+        short = [row for row in read_rows(path) if len(compact(row["state"])) <= args.characters]
         rows += random.Random(1).sample(short, min(len(short), -(-args.rows // len(files))))
     random.Random(2).shuffle(rows)
     exact, eight = (served(Embedded(args.folder, way, args.threads), rows) for way in (True, False))

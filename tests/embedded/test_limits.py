@@ -8,8 +8,8 @@ import pytest
 
 from decided.contract.types import Choice, Noul
 from decided.engines.api import Cut
+from decided.engines.embedded.layout import CLS, MARK, SEP
 from decided.engines.embedded.model import Embedded, load
-from decided.engines.embedded.prompt import CLS, MARK, SEP
 from decided.errors import ModelError
 from decided.hardware import multiplies_bytes_exactly
 from decided.settings import Settings

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from training.data import HELD_OUT, KEPT, TRAIN, Archive, build, joined, read_rows, split_of, training_rows
+from training.archive import HELD_OUT, KEPT, TRAIN, Archive, joined
+from training.data import build, read_rows, split_of, training_rows
 from training.weights import load, put_together, save, take_apart
 
 NOUL = {"type": "noul", "instructions": "is it so"}

@@ -11,9 +11,9 @@ pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
 import torch
 
 from training.architecture import POSITIONS, Architecture
+from training.archive import TRAIN, Archive
 from training.base import by_distance
 from training.batches import BLOCK, Draw, Packer, Shape, drawn, shares
-from training.data import TRAIN, Archive
 from training.evaluate import answer
 from training.network import Kernels, Network, log_softmax, restored, visible, who_sees
 from training.train import agrees, averaged, losses, pace, targets

@@ -20,10 +20,10 @@ import onnxruntime
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from decided.contract.types import Choice, Noul, Question, compact
+from decided.contract.types import Question, type_of
 from decided.engines import prompts
 from decided.engines.api import Cut, Encoded, Item, ModelCard, More
-from decided.engines.embedded.prompt import (
+from decided.engines.embedded.layout import (
     CLS,
     INSTRUCTION_TOKENS,
     MARK,
@@ -31,9 +31,9 @@ from decided.engines.embedded.prompt import (
     OPTION_TOKENS,
     QUESTION_TOKENS,
     SEP,
-    render,
     windows,
 )
+from decided.engines.embedded.prompt import render
 from decided.engines.embedded.weights import locate
 from decided.engines.tokenizer import Vocabulary
 from decided.errors import ModelError
@@ -72,16 +72,6 @@ class EncodedQuestion(NamedTuple):
     temperature: float
     order: list[int]
     cuts: tuple[Cut, ...]
-
-
-def _worded(question: Question) -> tuple[str, object, object]:
-    """Kind, instructions and criteria as the rendering rule takes them."""
-    about = compact(question.instructions) if question.instructions else None
-    if isinstance(question, Choice):
-        return "choice", about, {option.key: option.description for option in question.options()}
-    if isinstance(question, Noul):
-        return "noul", about, {option.key: option.description for option in question.options()}
-    return "score", about, [option.description or "" for option in question.options()]
 
 
 class Asking:
@@ -178,8 +168,7 @@ class Embedded:
                 self._running -= 1
 
     def _ask(self, question: Question) -> EncodedQuestion:
-        kind, about, criteria = _worded(question)
-        shown = render(kind, about, criteria)
+        kind, shown = type_of(question), render(question)
         lead = prompts.tokens(self._vocabulary, shown.instructions, "instructions", INSTRUCTION_TOKENS)
         room = min(OPTION_TOKENS, (QUESTION_TOKENS - len(lead.ids)) // len(shown.options) - 1)
         texts = [prompts.tokens(self._vocabulary, text, "options", room) for text in shown.options]
