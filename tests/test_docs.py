@@ -316,11 +316,11 @@ def test_python_example(default_server: Server, block: Block) -> None:
 
 
 def parsed(text: str) -> list[Any]:
-    """One JSON value, or one a line."""
+    """One JSON value, or one a line; those of a stream come in any order."""
     try:
         return [json.loads(text)]
     except json.JSONDecodeError:
-        return [json.loads(line) for line in text.splitlines()]
+        return sorted(map(json.loads, text.splitlines()), key=lambda line: line["index"])
 
 
 def run_curl(server: Server, block: Block) -> str:

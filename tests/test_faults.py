@@ -66,7 +66,7 @@ def test_3_long_instructions_and_options_are_cut_and_reported() -> None:
         "instructions": "word " * 12_000,
         "criteria": {"a": "long " * 3_000, "b": None},
     }
-    with running_server("--model", "embedded") as server:
+    with running_server("--model", "embedded:small") as server:
         reply = server.ask("a state", {"long": question, "short": NOUL}).json
     assert reply["usage"]["input_tokens"] < 2_048
     assert reply["answers"]["long"]["truncated"] is True
@@ -107,7 +107,7 @@ def test_5_batches_are_filled_not_split(server: Server) -> None:
 
 
 def test_6_a_very_long_state_with_many_questions_is_read_once() -> None:
-    with running_server("--model", "embedded", "--request-timeout-s", "120") as server:
+    with running_server("--model", "embedded:small", "--request-timeout-s", "300") as server:
         reply = server.ask("late parcel " * 16_250, {f"q{number}": NOUL for number in range(64)})
     assert reply.status == 200
     assert len(reply.json["warnings"]) == 64

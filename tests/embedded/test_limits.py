@@ -15,7 +15,7 @@ from decided.hardware import multiplies_bytes_exactly
 from decided.settings import Settings
 from tests.embedded.asking import ask
 from tests.embedded.conftest import WEIGHTS
-from tests.support.precision import WITHOUT_VNNI, documented_server
+from tests.support.precision import FLOAT32, WITHOUT_VNNI
 from tests.support.server import running_server
 
 _FILLER = (
@@ -25,9 +25,9 @@ _FILLER = (
 
 
 def _padded(sentence: str, place: str) -> str:
-    """About 3,000 tokens with the sentence at one place."""
-    before = {"start": 0, "middle": 40, "end": 80}[place]
-    return _FILLER * before + sentence + " " + _FILLER * (80 - before)
+    """About 1,600 tokens, four windows, with the sentence at one place."""
+    before = {"start": 0, "middle": 20, "end": 40}[place]
+    return _FILLER * before + sentence + " " + _FILLER * (40 - before)
 
 
 @pytest.mark.parametrize("place", ["start", "middle", "end"])
@@ -36,7 +36,7 @@ def test_the_decisive_sentence_is_found_wherever_it_stands(model: Embedded, plac
     praise = _padded("The customer is happy with the new bicycle.", place)
     question = Choice({"refund": "the customer wants money back", "praise": "the customer is happy"}, "What is said?")
     reading = model.encode(model.prepare([question]), refund)
-    assert reading.input_tokens > 3_000
+    assert reading.input_tokens > 1_600
     assert reading.cuts == [()]
     [wanted], [happy] = ask(model, refund, question), ask(model, praise, question)
     assert wanted[0] > 0.5 > happy[0]
@@ -117,8 +117,8 @@ def test_bytes_are_multiplied_only_where_that_is_exact(
 def test_a_processor_that_clips_gets_float32() -> None:
     """And is told so. The same pretence runs all tests of this folder: `make test-without-vnni`."""
     question = {"late": {"type": "noul", "instructions": "Is the parcel late?"}}
-    clipping = {"PYTHONPATH": WITHOUT_VNNI}
-    with running_server("--model", "embedded", env=clipping) as without, documented_server() as exact:
+    clipping, small = {"PYTHONPATH": WITHOUT_VNNI}, ("--model", "embedded:small")
+    with running_server(*small, env=clipping) as without, running_server(*small, env=FLOAT32) as exact:
         assert "lacks VNNI" in without.log()
         assert "lacks VNNI" not in exact.log()
         here, there = (server.ask("The parcel is late.", question).json["answers"] for server in (without, exact))

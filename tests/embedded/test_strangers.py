@@ -12,14 +12,14 @@ import pytest
 
 from tests.support.server import Server, running_server
 
-LIMIT_S = 8
+LIMIT_S = 12
 NOUL = {"type": "noul", "instructions": "Is the parcel late?"}
 WORDS = "the customer wants a thing that nobody has asked for before, with a number: "
 
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Server]:
-    with running_server("--model", "embedded", "--request-timeout-s", str(LIMIT_S)) as server:
+    with running_server("--model", "embedded:small", "--request-timeout-s", str(LIMIT_S)) as server:
         yield server
 
 
