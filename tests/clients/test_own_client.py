@@ -31,8 +31,8 @@ YES = {"q": Noul("Is it so?")}
 class Asker(Protocol):
     """What both clients can do, so that each test runs with both."""
 
-    def ask(self, state: Any, questions: Any) -> Response: ...
-    def batch(self, states: Iterable[Any], questions: Any) -> Iterator[BatchResult]: ...
+    def ask(self, state: Any, questions: Any, *, explain: bool = False) -> Response: ...
+    def batch(self, states: Iterable[Any], questions: Any, *, explain: bool = False) -> Iterator[BatchResult]: ...
     def models(self) -> Any: ...
 
 
@@ -51,14 +51,14 @@ class Waiting:
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
 
-    def ask(self, state: Any, questions: Any) -> Response:
-        return self._loop.run_until_complete(self._client.ask(state, questions))
+    def ask(self, state: Any, questions: Any, *, explain: bool = False) -> Response:
+        return self._loop.run_until_complete(self._client.ask(state, questions, explain=explain))
 
     def models(self) -> Any:
         return self._loop.run_until_complete(self._client.models())
 
-    def batch(self, states: Iterable[Any], questions: Any) -> Iterator[BatchResult]:
-        results = self._client.batch(states, questions)
+    def batch(self, states: Iterable[Any], questions: Any, *, explain: bool = False) -> Iterator[BatchResult]:
+        results = self._client.batch(states, questions, explain=explain)
         try:
             while True:
                 yield self._loop.run_until_complete(anext(results))
@@ -462,3 +462,16 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     assert set(decided.__all__) <= {name for name in decided.__all__ if getattr(decided, name)}
     with pytest.raises(AttributeError, match="no attribute 'Cleint'"):
         decided.Cleint  # noqa: B018
+
+
+def test_evidence(server: Server, make: Make) -> None:
+    state = "My parcel is late. I want my money back."
+    with make(server.url) as client:
+        plain, explained = client.ask(state, QUESTIONS), client.ask(state, QUESTIONS, explain=True)
+        (result,) = client.batch([state], QUESTIONS, explain=True)
+    assert plain.noul("refund").evidence is None
+    assert result.answered().answers == explained.answers
+    found = [one for answer in explained.answers.values() for one in answer.evidence]
+    assert {state[one.start : one.end] for one in found} <= {"My parcel is late.", "I want my money back."}
+    assert all(one.effect > 0 and one.pointer is None for one in found)
+    assert found

@@ -58,8 +58,8 @@ class _Options(ABC):
             return error
         return protocol.lost(error, isinstance(error, self._too_late))
 
-    def _plan(self, states: Iterable[Any], questions: Questions) -> BatchPlan:
-        return BatchPlan(self._model, states, questions, self._retries)
+    def _plan(self, states: Iterable[Any], questions: Questions, explain: bool) -> BatchPlan:
+        return BatchPlan(self._model, states, questions, self._retries, explain)
 
 
 class Client(_Options):
@@ -81,15 +81,16 @@ class Client(_Options):
     def close(self) -> None:
         self._http.close()
 
-    def ask(self, state: Any, questions: Questions) -> Response:
-        """The answers to the questions about a state, which is a text or any JSON value."""
-        reply = self._send("POST", protocol.SINGLE, protocol.single(self._model, state, questions))
+    def ask(self, state: Any, questions: Questions, *, explain: bool = False) -> Response:
+        """The answers to the questions about a state, which is a text or any JSON value. With `explain`, each has
+        `evidence`: the parts of the state that it rests on, if the server can tell."""
+        reply = self._send("POST", protocol.SINGLE, protocol.single(self._model, state, questions, explain))
         return protocol.response(reply.content, reply.request_id)
 
-    def batch(self, states: Iterable[Any], questions: Questions) -> Iterator[BatchResult]:
+    def batch(self, states: Iterable[Any], questions: Questions, *, explain: bool = False) -> Iterator[BatchResult]:
         """The answers about any number of states, each as soon as it is there. A state that fails is a result with an
         error; what concerns all of them is raised."""
-        plan = self._plan(states, questions)
+        plan = self._plan(states, questions, explain)
         while (chunk := plan.chunk()) is not None:
             problem: ClientError | None = None
             try:
@@ -143,14 +144,16 @@ class AsyncClient(_Options):
     async def close(self) -> None:
         await self._http.aclose()
 
-    async def ask(self, state: Any, questions: Questions) -> Response:
+    async def ask(self, state: Any, questions: Questions, *, explain: bool = False) -> Response:
         """See `Client.ask`."""
-        reply = await self._send("POST", protocol.SINGLE, protocol.single(self._model, state, questions))
+        reply = await self._send("POST", protocol.SINGLE, protocol.single(self._model, state, questions, explain))
         return protocol.response(reply.content, reply.request_id)
 
-    async def batch(self, states: Iterable[Any], questions: Questions) -> AsyncGenerator[BatchResult, None]:
+    async def batch(
+        self, states: Iterable[Any], questions: Questions, *, explain: bool = False
+    ) -> AsyncGenerator[BatchResult, None]:
         """See `Client.batch`."""
-        plan = self._plan(states, questions)
+        plan = self._plan(states, questions, explain)
         while (chunk := plan.chunk()) is not None:
             problem: ClientError | None = None
             try:

@@ -144,8 +144,14 @@ def headers(api_key: str | None) -> dict[str, str]:
     return {"Content-Type": "application/json", "User-Agent": "decided-client", **key}
 
 
-def single(model: str | None, state: Any, questions: Questions) -> bytes:
-    return encode(({"model": model} if model else {}) | {"state": state, "questions": questions})
+def single(model: str | None, state: Any, questions: Questions, explain: bool = False) -> bytes:
+    return b"{" + shared(model, questions, explain) + b'"state":' + encode(state) + b"}"
+
+
+def shared(model: str | None, questions: Questions, explain: bool) -> bytes:
+    """The beginning of a request, up to what it is about."""
+    named = b'"model":' + encode(model) + b"," if model else b""
+    return named + (b'"explain":true,' if explain else b"") + b'"questions":' + encode(questions) + b","
 
 
 def models(reply: ServerReply) -> list[ModelEntry]:
@@ -265,10 +271,10 @@ class Chunk:
 class BatchPlan:
     """A batch of any length, cut into requests that the server can take. No state is asked again once it is settled."""
 
-    def __init__(self, model: str | None, states: Iterable[Any], questions: Questions, retries: int) -> None:
-        self.shared = (
-            (b'"model":' + encode(model) + b"," if model else b"") + b'"questions":' + encode(questions) + b","
-        )
+    def __init__(
+        self, model: str | None, states: Iterable[Any], questions: Questions, retries: int, explain: bool = False
+    ) -> None:
+        self.shared = shared(model, questions, explain)
         self.one_by_one = False
         self.tries = Tries(retries)
         self._states = enumerate(states)

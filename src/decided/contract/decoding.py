@@ -65,16 +65,17 @@ def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> None:
         seen.add(key)
 
 
-def read_request(body: bytes, max_options: int) -> Request:
+def read_request(body: bytes, max_options: int, explain: bool = False) -> Request:
     """A single-state request, or 400, or 422."""
     fields = read_object(body)
     if "state" not in fields:
         raise Invalid("the field 'state' is missing")
     state = read_state(fields["state"], "state")
-    return Request([state], _read_questions(body, fields, max_options))
+    sent = [fields["state"]] if explain or fields.get("explain") is True else None
+    return Request([state], _read_questions(body, fields, max_options), sent)
 
 
-def read_batch(body: bytes, max_options: int) -> Request:
+def read_batch(body: bytes, max_options: int, explain: bool = False) -> Request:
     """A batch request, or 400, or 422."""
     fields = read_object(body)
     states = fields.get("states")
@@ -83,7 +84,8 @@ def read_batch(body: bytes, max_options: int) -> Request:
     if len(states) > MAX_STATES:
         raise Invalid(f"too many states: {len(states)}, at most {MAX_STATES}")
     rendered = [read_state(state, f"states[{index}]") for index, state in enumerate(states)]
-    return Request(rendered, _read_questions(body, fields, max_options))
+    sent = states if explain or fields.get("explain") is True else None
+    return Request(rendered, _read_questions(body, fields, max_options), sent)
 
 
 def read_outcomes(body: bytes, _max_options: int = 0) -> OutcomesRequest:

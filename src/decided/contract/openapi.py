@@ -33,6 +33,7 @@ ERRORS = {
     503: "At capacity (then with `Retry-After: 1`), or the model cannot answer.",
     504: "No answer within the time limit.",
 }
+EXPLAIN_HEADER = "`1` says the same as the field `explain`; anything else is ignored."
 _POST_ERRORS = tuple(status for status in ERRORS if status != 404)
 
 
@@ -55,7 +56,10 @@ def document() -> bytes:
     def get(summary: str, schema: dict[str, Any], *errors: int) -> dict[str, Any]:
         return {"get": {"summary": summary, "responses": _replies(schema, summary, errors)}}
 
+    header = {"name": "x-explain", "in": "header", "schema": {}, "description": EXPLAIN_HEADER}
+    single = post("Answer questions about one state.", SingleRequest, SingleResponse)
     batch = post("Answer questions about many states.", BatchRequest, BatchResponse)
+    single["post"]["parameters"] = batch["post"]["parameters"] = [header]
     batch["post"]["responses"]["200"]["description"] += " As x-ndjson: a line per state, as each is decided."
     batch["post"]["responses"]["200"]["content"]["application/x-ndjson"] = {
         "schema": {"anyOf": [of[BatchLine], of[BatchLineProblem]]}
@@ -69,7 +73,7 @@ def document() -> bytes:
             "openapi": "3.1.0",
             "info": {"title": "decided", "version": VERSION, "description": "Typed decisions over HTTP."},
             "paths": {
-                "/v1/systemone": post("Answer questions about one state.", SingleRequest, SingleResponse),
+                "/v1/systemone": single,
                 "/v1/systemone/batch": batch,
                 "/v1/outcomes": outcomes,
                 "/v1/models": get("The model that is served.", of[ModelList]),

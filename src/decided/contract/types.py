@@ -94,12 +94,16 @@ _LEVELS = tuple(str(level) for level in range(MAX_OPTIONS))
 _OUTCOMES = ("true", "false")
 
 
+EXPLAIN = "`true` adds `evidence` to each answer, at up to 16 times the cost; anything else is ignored."
+
+
 class SingleRequest(Struct, frozen=True):
     """One state and its questions. Unknown fields are ignored."""
 
     state: Any
     questions: Annotated[dict[str, Question], Meta(min_length=1, max_length=MAX_QUESTIONS)]
     model: Any = None
+    explain: Annotated[Any, Meta(description=EXPLAIN)] = None
 
 
 class BatchRequest(Struct, frozen=True):
@@ -108,16 +112,29 @@ class BatchRequest(Struct, frozen=True):
     states: Annotated[list[Any], Meta(max_length=MAX_STATES)]
     questions: Annotated[dict[str, Question], Meta(min_length=1, max_length=MAX_QUESTIONS)]
     model: Any = None
+    explain: Annotated[Any, Meta(description=EXPLAIN)] = None
 
 
 class Request(NamedTuple):
     """A request that passed every check, states rendered for the model."""
 
-    states: list[str]
+    states: Sequence[str]
     questions: dict[str, Question]
+    sent: Sequence[Any] | None = None
+    """The states as they came, if the answers are to be explained."""
 
 
 Probability = Annotated[float, Meta(ge=0, le=1)]
+
+
+class Evidence(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A part of the state, and how much less likely the chosen option is without it: the characters from `start` up to
+    `end` of a text, or the field of a record that a JSON pointer names."""
+
+    start: int | None = None
+    end: int | None = None
+    pointer: str | None = None
+    effect: float
 
 
 class ChoiceAnswer(Struct, frozen=True, tag_field="type", tag="choice", omit_defaults=True):
@@ -128,6 +145,7 @@ class ChoiceAnswer(Struct, frozen=True, tag_field="type", tag="choice", omit_def
     profile: str = ""
     decided: bool | None = None
     not_excluded: list[str] | None = field(name="set", default=None)
+    evidence: list[Evidence] | None = None
 
 
 class ScoreAnswer(Struct, frozen=True, tag_field="type", tag="score", omit_defaults=True):
@@ -140,6 +158,7 @@ class ScoreAnswer(Struct, frozen=True, tag_field="type", tag="score", omit_defau
     profile: str = ""
     decided: bool | None = None
     not_excluded: list[str] | None = field(name="set", default=None)
+    evidence: list[Evidence] | None = None
 
 
 class NoulAnswer(Struct, frozen=True, tag_field="type", tag="noul", omit_defaults=True):
@@ -150,6 +169,7 @@ class NoulAnswer(Struct, frozen=True, tag_field="type", tag="noul", omit_default
     profile: str = ""
     decided: bool | None = None
     not_excluded: list[str] | None = field(name="set", default=None)
+    evidence: list[Evidence] | None = None
 
 
 Answer = ChoiceAnswer | ScoreAnswer | NoulAnswer

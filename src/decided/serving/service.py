@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
+from msgspec import structs
+
 from decided.contract.answers import Mark, answer, normalise
 from decided.contract.decoding import quote
 from decided.contract.temperature import Temperatures
@@ -11,6 +13,7 @@ from decided.contract.types import Answer, OutcomesReceipt, OutcomesRequest, Que
 from decided.engines.api import Cut, Emit, Engine, Verdict, gives_features
 from decided.errors import AtCapacity, DecidedError, TimedOut
 from decided.profiles.shelf import Profiles
+from decided.serving.evidence import ExplainedVerdict, Removals, Weights, explain
 from decided.serving.ledger import Ledger
 from decided.serving.metrics import Metrics
 from decided.serving.verdict_stream import VerdictStream
@@ -23,7 +26,7 @@ _TOO_LATE = "the request time limit has passed"
 class Outcome(NamedTuple):
     """A request that was decided: its states and questions, and a verdict per state."""
 
-    states: list[str]
+    states: Sequence[str]
     questions: dict[str, Question]
     verdicts: list[Verdict]
     usage: Usage
@@ -131,6 +134,9 @@ class Service:
         return None
 
     async def _ask(self, request: Request) -> list[Verdict]:
+        if request.sent is not None:
+            removals = Removals(request.states, request.sent)
+            return removals.fold(await self._ask(request._replace(states=removals, sent=None)))
         questions = list(request.questions.values())
         if gives_features(self.engine) and self._wants_features(questions):
             return await self.engine.decide(request.states, questions, features=True)
@@ -138,6 +144,10 @@ class Service:
 
     async def ask_each(self, request: Request, emit: Emit) -> None:
         """Ask the engine for all that wording the answers will need."""
+        if request.sent is not None:
+            removals = Removals(request.states, request.sent)
+            await self.ask_each(request._replace(states=removals, sent=None), removals.folding(emit))
+            return
         questions = list(request.questions.values())
         if gives_features(self.engine) and self._wants_features(questions):
             await self.engine.decide_each(request.states, questions, emit, features=True)
@@ -172,14 +182,16 @@ class Service:
             yield self.response(outcome.questions, verdict)
 
     def response(self, questions: dict[str, Question], verdict: Verdict) -> SingleResponse:
+        response = self._response(questions, verdict)
+        if not isinstance(verdict, ExplainedVerdict):
+            return response
+        removals = [(part, self._given(questions, without)[0]) for part, without in verdict.removals]
+        return structs.replace(response, answers=explain(response.answers, removals))
+
+    def _response(self, questions: dict[str, Question], verdict: Verdict) -> SingleResponse:
         usage = Usage(verdict.input_tokens, verdict.output_tokens)
         model = self.engine.card.name
-        given: Sequence[Sequence[float]] = verdict.weights
-        if self._temperatures is not None:
-            given = self._temperatures.apply(questions.values(), given)
-        marks: Sequence[Mark | None] | None = None
-        if self.profiles is not None:
-            given, marks = self._apply_profiles(self.profiles, questions, verdict, given)
+        given, marks = self._given(questions, verdict)
         if not any(verdict.cuts) and marks is None:
             answers: dict[str, Answer] = {
                 name: answer(question, weights)
@@ -197,6 +209,15 @@ class Service:
                 warnings.append(_warning(name, cuts))
                 self.metrics.truncated()
         return SingleResponse(model, answers, usage, warnings)
+
+    def _given(self, questions: dict[str, Question], verdict: Verdict) -> tuple[Weights, Sequence[Mark | None] | None]:
+        """The weights that answers are made of, and what profiles say in addition."""
+        given: Weights = verdict.weights
+        if self._temperatures is not None:
+            given = self._temperatures.apply(questions.values(), given)
+        if self.profiles is None:
+            return given, None
+        return self._apply_profiles(self.profiles, questions, verdict, given)
 
     def _count_profiled(self, question: Question, found: Answer) -> None:
         applied = self.profiles.of(question) if self.profiles is not None else None

@@ -6,7 +6,7 @@ costs no more memory than a batch that is answered whole, and does not hold up t
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 
 from decided.contract.types import Question
 from decided.engines.api import Verdict
@@ -18,7 +18,7 @@ class VerdictStream:
 
     def __init__(self, questions: dict[str, Question], states: int, on_verdict: Callable[[int, Verdict], None]) -> None:
         self.questions = questions
-        self.states: list[str] = []  # for who wants to know later what was asked
+        self.states: Sequence[str] = ()  # for who wants to know later what was asked
         self.answered = 0  # questions
         self.tokens = 0
         self._unemitted = set(range(states))

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from functools import partial
 from typing import TypeVar
 
 from decided.contract.decoding import read_batch, read_outcomes, read_request
@@ -103,7 +104,7 @@ class App:
 
     async def _batch_lines(self, request: HttpRequest) -> Reply:
         self._keys.check(request.headers.get(b"authorization"))
-        decisions = await self._service.decide_each(lambda: self._read(request, read_batch))
+        decisions = await self._service.decide_each(lambda: self._read(request, _explaining(request, read_batch)))
         try:
             refusal = await decisions.begun()
         except BaseException:
@@ -115,7 +116,7 @@ class App:
 
     async def _decide(self, request: HttpRequest, read: Callable[[bytes, int], Request]) -> Outcome:
         self._keys.check(request.headers.get(b"authorization"))
-        outcome = await self._service.decide(lambda: self._read(request, read))
+        outcome = await self._service.decide(lambda: self._read(request, _explaining(request, read)))
         request.questions = len(outcome.questions) * len(outcome.verdicts)
         request.tokens = outcome.usage.input_tokens + outcome.usage.output_tokens
         return outcome
@@ -198,6 +199,11 @@ class App:
     async def _openapi(self, request: HttpRequest) -> Reply:
         self._keys.check(request.headers.get(b"authorization"))
         return Reply(200, document())
+
+
+def _explaining(request: HttpRequest, read: Callable[..., Request]) -> Callable[[bytes, int], Request]:
+    """The header is for clients that cannot add a field to the body."""
+    return partial(read, explain=True) if request.headers.get(b"x-explain") == b"1" else read
 
 
 def _json(body: object) -> Reply:
