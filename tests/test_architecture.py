@@ -37,6 +37,7 @@ AT_HOME: dict[str, tuple[str, ...]] = {
     "yaml": ("questions.py",),
     "prometheus_client": ("serving/metrics.py",),
     "zstandard": ("web/bodies.py",),
+    "opentelemetry": ("web/spans.py",),
     "threading": ("serving/worker.py", "engines/"),
 }
 PURE = {"fair_queue.py": {"asyncio", "threading", "time", "queue", "random"}}

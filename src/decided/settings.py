@@ -203,5 +203,10 @@ def load(flags: Mapping[str, str], environment: Mapping[str, str] | None = None)
     return Settings(**values)
 
 
+def exports_traces() -> bool:
+    """Whether the environment names a collector for traces, by the names that all programs have for it."""
+    return any(os.environ.get(f"OTEL_EXPORTER_OTLP_{which}ENDPOINT") for which in ("", "TRACES_"))
+
+
 def default_of(item: Field[Any]) -> Any:
     return None if item.default is MISSING else item.default

@@ -6,8 +6,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
+from decided import tracing
 from decided.contract.types import Question
-from decided.engines.api import Emit, Encoded, Item, Verdict
+from decided.engines.api import Emit, Encoded, Item, Model, Verdict
 from decided.errors import DecidedError
 from decided.fair_queue import Lane
 
@@ -50,8 +51,10 @@ class Job:
     What the reader alone changes says so; the rest is changed under the worker's lock.
     """
 
-    __slots__ = ("abandoned", "begun", "cost_begun", "cost_read", "created", "error", "features", "future", "has_begun",
-                 "has_turn", "lane", "prepared", "questions", "skipped", "states", "unread", "verdicts")  # fmt: skip
+    __slots__ = (
+        "abandoned", "begun", "cost_begun", "cost_read", "created", "error", "features", "future", "has_begun",
+        "has_turn", "lane", "prepared", "questions", "skipped", "states", "trace", "unread", "verdicts",
+    )  # fmt: skip
 
     def __init__(self, states: Sequence[str], questions: Sequence[Question], future: "asyncio.Future[Any]") -> None:
         self.states = states
@@ -59,6 +62,7 @@ class Job:
         self.future = future
         self.features = False  # whether verdicts hold the model's features
         self.created = time.perf_counter()
+        self.trace = tracing.current.get()
         self.lane: Lane[Piece] = Lane()
         self.abandoned = False  # nothing that has not begun will begin
         self.prepared: list[Any] = []  # reader: of the first questions
@@ -71,6 +75,22 @@ class Job:
         self.skipped = 0  # questions about states that could not be read
         self.error: DecidedError | None = None
         self.verdicts: dict[int, Verdict] = {}
+
+    def encode_next(self, model: Model) -> Encoded:
+        """Reader: the next state, tokenised."""
+        if self.trace is None:
+            return model.encode(self.prepared, self.states[self.unread])
+        began = time.perf_counter()
+        encoded = model.encode(self.prepared, self.states[self.unread])
+        self.trace.encoding.append(time.perf_counter() - began)
+        return encoded
+
+    def begin(self, now: float) -> float:
+        """The first of it runs. How long it has waited."""
+        self.has_begun = True
+        if self.trace is not None:
+            self.trace.begin(now - self.created)
+        return now - self.created
 
     def abandon(self) -> None:
         self.abandoned = self.lane.abandoned = True

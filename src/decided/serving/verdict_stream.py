@@ -20,7 +20,8 @@ class VerdictStream:
         self.questions = questions
         self.states: Sequence[str] = ()  # for who wants to know later what was asked
         self.answered = 0  # questions
-        self.tokens = 0
+        self.tokens = 0  # read and written
+        self.output_tokens = 0
         self._unemitted = set(range(states))
         self._on_verdict = on_verdict
         self._ready: deque[tuple[int, Verdict | DecidedError]] = deque()
@@ -38,6 +39,7 @@ class VerdictStream:
         if isinstance(found, Verdict):
             self.answered += len(self.questions)
             self.tokens += found.input_tokens + found.output_tokens
+            self.output_tokens += found.output_tokens
             self._on_verdict(len(self.questions), found)
         self._wake()
 

@@ -20,6 +20,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from decided import tracing
 from decided.contract.answers import is_distribution
 from decided.contract.types import Question, encode
 from decided.engines.api import Emit, Model, More, Result, Verdict, is_parallel, overlaps
@@ -187,7 +188,7 @@ class Worker:
         try:
             if not self._prepare(job):
                 return
-            encoded = self._model.encode(job.prepared, job.states[job.unread])
+            encoded = job.encode_next(self._model)
         except Exception as error:
             with self._lock:
                 job.skip(job.unread, _failure("the model failed while reading", error))
@@ -272,8 +273,7 @@ class Worker:
             if piece.fresh:
                 questions += len(piece.item.questions)
             if not job.has_begun:
-                job.has_begun = True
-                waits.append(began - job.created)
+                waits.append(job.begin(began))
             if job.unread < len(job.states):
                 self._reader_inbox.put([job])  # there is room to read on
         self._began[id(batch)] = began
@@ -282,7 +282,7 @@ class Worker:
 
     def _finish(self, running: Started) -> None:
         finished = self._settle(running.batch, running.results)
-        del self._began[id(running.batch)]
+        tracing.ran({piece.state.job.trace for piece in running.batch}, since=self._began.pop(id(running.batch)))
         if finished or running.report.questions:
             self._on_loop(self._deliver, finished, running.report)
 

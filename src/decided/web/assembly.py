@@ -18,6 +18,7 @@ from decided.web.edge import Edge
 from decided.web.keys import Keys
 from decided.web.playground import Playground
 from decided.web.routes import App
+from decided.web.spans import open_spans
 
 log = logging.getLogger("decided")
 
@@ -45,6 +46,7 @@ async def assemble(settings: Settings) -> AsyncIterator[Assembly]:
     began = time.perf_counter()
     engine = await start_engine(settings, metrics)
     load_seconds = time.perf_counter() - began
+    spans = open_spans(engine.card)
     request_log = RequestLog(
         settings.log_format, settings.log_level in ("debug", "info"), asyncio.get_running_loop().call_later
     )
@@ -58,10 +60,12 @@ async def assemble(settings: Settings) -> AsyncIterator[Assembly]:
         tell_profiles(service)
         metrics.loaded(VERSION, engine.card.name, load_seconds, lambda: service.in_flight, engine.queue_depth)
         app = App(service, keys, settings.max_body_bytes, Playground() if settings.page == "on" else None)
-        yield Assembly(Edge(app, metrics, request_log), keys, engine, service, request_log, load_seconds)
+        yield Assembly(Edge(app, metrics, request_log, spans), keys, engine, service, request_log, load_seconds)
     finally:
         await engine.close()
         request_log.flush()
+        if spans is not None:
+            await spans.close()
 
 
 def tell_profiles(service: Service) -> None:

@@ -9,12 +9,14 @@ import random
 import re
 import time
 
+from decided import tracing
 from decided.contract.types import MAX_REQUEST_ID_CHARACTERS, Problem, encode
 from decided.errors import DecidedError, InferenceFailed, MethodNotAllowed, Unavailable
 from decided.logs import RequestLog
 from decided.serving.metrics import Metrics
 from decided.web.message import HttpRequest, Reply, ReplyWriter
 from decided.web.routes import App
+from decided.web.spans import Spans
 
 log = logging.getLogger("decided")
 
@@ -27,15 +29,19 @@ _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,%d}" % MAX_REQUEST_ID_CHARACTERS)
 class Edge:
     """Serves a request, whatever happens."""
 
-    def __init__(self, app: App, metrics: Metrics, request_log: RequestLog) -> None:
+    def __init__(self, app: App, metrics: Metrics, request_log: RequestLog, spans: Spans | None = None) -> None:
         self._app = app
         self._metrics = metrics
         self._log = request_log
+        self._spans = spans
 
     async def serve(self, request: HttpRequest, line: ReplyWriter) -> None:
         began = time.perf_counter()
         request_id = chosen_id(request.headers.get(b"x-request-id", b""))
         request.id = request_id.decode()
+        # Without a trace too: the task of a request that had one may have begun this one.
+        tracing.current.set(tracing.received(request.headers) if b"traceparent" in request.headers else None)
+        span = self._spans.begin(request) if self._spans is not None else None
         status = CLIENT_CLOSED
         try:
             reply = await self._reply(request)
@@ -48,6 +54,8 @@ class Edge:
                 await self._stream(request, reply, request_id, line)
         finally:
             self._note(request, status, time.perf_counter() - began)
+            if self._spans is not None and span is not None:
+                self._spans.end(span, request, self._app.endpoint(request.path), status)
 
     async def _stream(self, request: HttpRequest, reply: Reply, request_id: bytes, line: ReplyWriter) -> None:
         """A reply that was begun can only be ended, or broken off so that the client notices."""

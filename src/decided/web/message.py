@@ -43,7 +43,7 @@ class HttpRequest:
     """
 
     __slots__ = ("_body", "_error", "_waiting", "ended", "headers", "id", "invite_body", "last", "method", "old",
-                 "path", "questions", "replied", "tokens")  # fmt: skip
+                 "output_tokens", "path", "questions", "replied", "tokens")  # fmt: skip
 
     def __init__(
         self, method: str, path: str, headers: dict[bytes, bytes], old: bool = False, last: bool = False
@@ -57,7 +57,8 @@ class HttpRequest:
         self.ended = False
         self.replied = False
         self.questions = 0
-        self.tokens = 0
+        self.tokens = 0  # read and written
+        self.output_tokens = 0
         self.invite_body: Callable[[], None] | None = None
         self._body: bytes | bytearray = b""
         self._error: DecidedError | None = None

@@ -119,6 +119,7 @@ class App:
         outcome = await self._service.decide(lambda: self._read(request, _explaining(request, read)))
         request.questions = len(outcome.questions) * len(outcome.verdicts)
         request.tokens = outcome.usage.input_tokens + outcome.usage.output_tokens
+        request.output_tokens = outcome.usage.output_tokens
         return outcome
 
     async def _read(self, request: HttpRequest, read: Callable[[bytes, int], T]) -> T:
@@ -142,6 +143,7 @@ class App:
                     await asyncio.sleep(0)
             finally:
                 request.questions, request.tokens = decisions.answered, decisions.tokens
+                request.output_tokens = decisions.output_tokens
 
     def _line(
         self, request: HttpRequest, questions: dict[str, Question], index: int, found: Verdict | DecidedError

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
+from decided import tracing
 from decided.contract.types import MAX_REMOTE_OPTIONS, Question
 from decided.engines.api import Cut, Emit, ModelCard, Verdict
 from decided.engines.letters import NoLetters
@@ -52,6 +53,7 @@ class PartialVerdict(NamedTuple):
 class Asking:
     """One request on its way: its lane for places, until when it has time, and how much of it has not begun."""
 
+    created: float
     deadline: float
     lane: Lane[Turn] = field(default_factory=Lane)
     unbegun: int = 0
@@ -138,7 +140,7 @@ class Remote(ABC):
         admission = self._breaker.admit()
         if admission is Admission.REFUSED:
             raise Unavailable(_DOWN)
-        asking = Asking(self._loop.time() + self._timeout_s)
+        asking = self._asking()
         try:
             if not self._proven:
                 await self._proving()
@@ -170,6 +172,10 @@ class Remote(ABC):
         raise ModelError(f"--model {self.card.kind}:{self.card.name}: {reason}") from None
 
     # --- one request ---
+
+    def _asking(self) -> Asking:
+        now = self._loop.time()
+        return Asking(now, now + self._timeout_s)
 
     async def _decide(self, asking: Asking, states: Sequence[str], questions: Sequence[Question], emit: Emit) -> None:
         groups = self._groups(len(questions))
@@ -205,7 +211,7 @@ class Remote(ABC):
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 async with self._turns.turn(asking.lane):
-                    return await self._attempt(url, body, asking.deadline - self._loop.time())
+                    return await self._attempt(asking, url, body)
             except Unreachable as error:
                 wait, failure = 0.0, Unavailable(_DOWN)
                 if self._breaker.is_open or attempt == _ATTEMPTS:
@@ -220,8 +226,12 @@ class Remote(ABC):
             await asyncio.sleep(wait)
         raise AssertionError("the last attempt returns or raises")
 
-    async def _attempt(self, url: str, body: object, timeout_s: float) -> Any:
+    async def _attempt(self, asking: Asking, url: str, body: object) -> Any:
         began = self._loop.time()
+        trace = tracing.current.get()
+        if trace is not None:
+            trace.begin(began - asking.created)
+        timeout_s = asking.deadline - began
         if timeout_s <= 0:
             raise TimedOut(self._timeout_s)
         try:
@@ -241,6 +251,8 @@ class Remote(ABC):
             self._note_success()
             raise
         self._note_success()
+        if trace is not None:
+            trace.running.append(self._loop.time() - began)
         return reply
 
     # --- whether the engine is there ---
@@ -264,7 +276,7 @@ class Remote(ABC):
 
     async def _prove(self) -> None:
         """Before the first answer, and after each time that the engine was away: it may have come back another."""
-        await self._try_out(Asking(self._loop.time() + self._timeout_s))
+        await self._try_out(self._asking())
         self._proven = True
 
     def _note_success(self) -> None:

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from decided import tracing
 from decided.engines.remote.pool import Garbled, HttpReply, Pool
 from decided.errors import ModelError, SettingsError
 from decided.retries import retry_after_seconds
@@ -83,7 +84,7 @@ class Upstream:
 
     async def _call(self, method: str, url: str, body: bytes, timeout_s: float) -> HttpReply:
         path = url.removeprefix(self._origin)
-        head = f"{method} {path} HTTP/1.1\r\n{self._headers}\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = f"{method} {path} HTTP/1.1\r\n{self._headers}{tracing.headers()}\r\nContent-Length: {len(body)}\r\n\r\n"
         return await self._pool.call(head.encode() + body, timeout_s)
 
 
