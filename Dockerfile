@@ -11,7 +11,7 @@ COPY requirements-build.lock requirements-runtime.lock ./
 RUN python -m pip install --require-hashes --requirement requirements-build.lock \
     && python -m venv --without-pip /opt/decided \
     && python -m pip --python /opt/decided/bin/python install --require-hashes --requirement requirements-runtime.lock
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY src src
 COPY models models
 RUN python -m pip wheel --no-deps --no-build-isolation --wheel-dir wheels . ./models/base \

@@ -10,7 +10,7 @@ RAY := 2.55.0
 # Where it can matter which processor the embedded model runs on.
 EMBEDDED_TESTS := tests/embedded tests/test_conformance.py
 
-.PHONY: install serve test test-torch test-without-vnni test-ray check numbers pictures eval-model lock clean
+.PHONY: install serve test test-torch test-without-vnni test-ray check numbers pictures eval-model lock sbom clean
 
 install: .venv/installed
 
@@ -83,6 +83,9 @@ lock: install  ## pin the newest releases that pyproject.toml admits
 		--constraint requirements.lock --group build --output-file requirements-build.lock
 	$(BIN)/uv pip compile --universal --generate-hashes --no-header --no-annotate --python-version 3.11 \
 		--constraint requirements.lock --group torch --output-file requirements-torch.lock
+
+sbom: install  ## what is shipped, as CycloneDX: deploy/supply-chain.md
+	$(BIN)/python deploy/sbom.py > sbom.cdx.json
 
 clean:
 	rm -rf .venv .venv-torch .venv-ray .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis
