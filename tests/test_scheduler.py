@@ -19,12 +19,12 @@ STATES = st.tuples(st.lists(PIECES, min_size=1, max_size=3), st.integers(0, 400)
 JOBS = st.lists(st.tuples(st.booleans(), st.lists(STATES, min_size=1, max_size=4)), min_size=1, max_size=6)
 
 
-def job_of(states: int, streamed: bool = False) -> Job:
+def job_of(states: int, streamed: bool = False, client: str = "") -> Job:
     future: Any = asyncio.Future(loop=_LOOP)
     questions = [Noul("Is it so?")]
     if streamed:
-        return StreamedJob(["state"] * states, questions, future, lambda index, found: None)
-    return Job(["state"] * states, questions, future)
+        return StreamedJob(["state"] * states, questions, future, lambda index, found: None, client)
+    return Job(["state"] * states, questions, future, client)
 
 
 _LOOP = asyncio.new_event_loop()
@@ -43,7 +43,7 @@ class Run:
         self.scheduler = Scheduler(runners, ROOM)
         self.runners = runners
         self.running: list[tuple[Piece, bool]] = []
-        self.jobs = [job_of(len(states), streamed) for streamed, states in jobs]
+        self.jobs = [job_of(len(states), streamed, "abc"[number % 3]) for number, (streamed, states) in enumerate(jobs)]
         self.wanted = {
             (number, index): sum(sum(costs) for costs in items)
             for number, (_, states) in enumerate(jobs)
@@ -173,6 +173,20 @@ def test_a_state_that_does_not_fit_waits_outside_and_short_ones_pass_it() -> Non
     assert not scheduler.take(0)  # the first still runs, and keeps what it has
     scheduler.put_back(taken[0], 10)
     assert [piece.state for piece in scheduler.take(0)] == [third]
+
+
+def test_clients_come_into_a_full_room_by_turns() -> None:
+    scheduler = Scheduler(runners=8, room=320)
+    crowd = [state_of(job_of(1, client="crowd"), 0, [[10]], room=200) for _ in range(10)]
+    other = state_of(job_of(1, client="other"), 0, [[10]], room=200)
+    for state in (*crowd, other):
+        scheduler.add(state)
+    entered = []
+    while batch := scheduler.take(0):
+        entered.append(batch[0].state)
+        scheduler.end(batch[0])
+    assert entered.index(other) <= 2
+    assert len(entered) == 11
 
 
 def test_a_short_piece_runs_beside_long_ones_and_a_long_one_does_not() -> None:

@@ -105,7 +105,7 @@ def test_questions_that_were_asked_before_are_not_prepared_again() -> None:
         assert prepared == [*THREE, Noul("Is it new?")]
         for number in range(300):  # and what is kept has a bound
             await worker.decide(["a"], [Noul(f"Is it {number}?")])
-        assert len(worker._known_questions) < 300
+        assert len(worker._questions._known) < 300
         await worker.decide(["a"], THREE)
         await worker.decide(["a"], [Noul("Is it long? " * 1000)])
         await worker.decide(["a"], [Noul("Is it long? " * 1000)])

@@ -63,7 +63,16 @@ class RequestLog:
         self._stream = stream or sys.stderr
         self._lines: list[str] = []
 
-    def write(self, request_id: str, endpoint: str, status: int, seconds: float, questions: int, tokens: int) -> None:
+    def write(
+        self,
+        request_id: str,
+        endpoint: str,
+        status: int,
+        seconds: float,
+        questions: int,
+        tokens: int,
+        client: str = "",
+    ) -> None:
         """All strings here are ours or checked, so that the JSON can be written as text."""
         if not self._enabled:
             return
@@ -72,14 +81,16 @@ class RequestLog:
         stamp = _stamp(time.time())
         milliseconds = round(seconds * 1000, 2)
         if self._json:
+            who = f',"client":"{client}"' if client else ""
             line = (
                 f'{{"time":"{stamp}","level":"info","logger":"decided.request","id":"{request_id}",'
-                f'"endpoint":"{endpoint}","status":{status},"ms":{milliseconds},"questions":{questions},"tokens":{tokens}}}'
+                f'"endpoint":"{endpoint}","status":{status},"ms":{milliseconds},"questions":{questions},"tokens":{tokens}{who}}}'
             )
         else:
+            who = f" client={client}" if client else ""
             line = (
                 f"{stamp} REQUEST id={request_id} endpoint={endpoint} status={status} ms={milliseconds}"
-                f" questions={questions} tokens={tokens}"
+                f" questions={questions} tokens={tokens}{who}"
             )
         self._lines.append(line)
         if len(self._lines) >= _FLUSH_AT_LINES:

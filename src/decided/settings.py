@@ -154,7 +154,10 @@ class Settings:
         secret=True,
     )
     api_key_file: Path | None = _setting(
-        None, "a file with one key a line, any of which is accepted; read again on SIGHUP", Path, secret=True
+        None,
+        "a file with NAME=KEY or a key on each line, any of which is accepted; read again on SIGHUP",
+        Path,
+        secret=True,
     )
 
     @property

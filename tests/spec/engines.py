@@ -12,7 +12,7 @@ from pathlib import Path
 
 from decided.cli import main
 from decided.contract.types import MAX_REMOTE_OPTIONS, Question
-from decided.engines.api import KINDS, Cut, Emit, Encoded, Item, ModelCard, Verdict
+from decided.engines.api import KINDS, NOBODY, Caller, Cut, Emit, Encoded, Item, ModelCard, Verdict
 from decided.errors import Unavailable
 from decided.settings import Settings
 from tests.support.fake_model import FakeModel
@@ -40,11 +40,15 @@ class RemoteEngine:
     async def start(self) -> None:
         return None
 
-    async def decide(self, states: Sequence[str], questions: Sequence[Question]) -> list[Verdict]:
+    async def decide(
+        self, states: Sequence[str], questions: Sequence[Question], *, caller: Caller = NOBODY
+    ) -> list[Verdict]:
         weights: list[Sequence[float]] = [[1.0] * len(question.keys()) for question in questions]
         return [Verdict(weights, input_tokens=3, output_tokens=OUTPUT_TOKENS) for _ in states]
 
-    async def decide_each(self, states: Sequence[str], questions: Sequence[Question], tell: Emit) -> None:
+    async def decide_each(
+        self, states: Sequence[str], questions: Sequence[Question], tell: Emit, *, caller: Caller = NOBODY
+    ) -> None:
         for index, verdict in enumerate(await self.decide(states, questions)):
             tell(index, verdict)
 
@@ -63,7 +67,9 @@ class OddEngine(RemoteEngine):
     remote = False
     card = ModelCard(name="odd", description="Odd.", release_date="2026-01-01", kind="odd", device="cpu")
 
-    async def decide(self, states: Sequence[str], questions: Sequence[Question]) -> list[Verdict]:
+    async def decide(
+        self, states: Sequence[str], questions: Sequence[Question], *, caller: Caller = NOBODY
+    ) -> list[Verdict]:
         raise RuntimeError(SECRET)
 
     def queue_depth(self) -> int:

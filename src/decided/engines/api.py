@@ -108,6 +108,15 @@ class Verdict:
     """The model's own description of the state, a vector of float32, if it was asked for."""
 
 
+class Caller(NamedTuple):
+    """Who asks: what an engine may know of a request beside its content."""
+
+    client: str = ""
+    """The name of the key that it came with. Clients share an engine evenly."""
+
+
+NOBODY = Caller()
+
 Emit = Callable[[int, Verdict | DecidedError], None]
 """Takes the number of a state, and the verdict on it or what went wrong."""
 _OF_EXTRAS = dict.fromkeys(("torch", "transformers", "huggingface_hub"), "torch") | {"gliclass": "gliclass"}
@@ -162,10 +171,14 @@ class Engine(Protocol):
     async def start(self) -> None:
         """Warm up; raise ModelError if the model cannot serve."""
 
-    async def decide(self, states: Sequence[str], questions: Sequence[Question]) -> list[Verdict]:
+    async def decide(
+        self, states: Sequence[str], questions: Sequence[Question], *, caller: Caller = NOBODY
+    ) -> list[Verdict]:
         """One verdict per state. Cancelling the call abandons what has not been started."""
 
-    async def decide_each(self, states: Sequence[str], questions: Sequence[Question], emit: Emit) -> None:
+    async def decide_each(
+        self, states: Sequence[str], questions: Sequence[Question], emit: Emit, *, caller: Caller = NOBODY
+    ) -> None:
         """The same, but each state is told as soon as it is decided, in any order, and one that fails fails alone.
         An error that is raised is that of all states not told."""
 
@@ -183,11 +196,17 @@ class FeatureEngine(Engine, Protocol):
     """An engine whose verdicts hold the model's features of the state when they are asked for."""
 
     async def decide(
-        self, states: Sequence[str], questions: Sequence[Question], features: bool = False
+        self, states: Sequence[str], questions: Sequence[Question], features: bool = False, *, caller: Caller = NOBODY
     ) -> list[Verdict]: ...
 
     async def decide_each(
-        self, states: Sequence[str], questions: Sequence[Question], emit: Emit, features: bool = False
+        self,
+        states: Sequence[str],
+        questions: Sequence[Question],
+        emit: Emit,
+        features: bool = False,
+        *,
+        caller: Caller = NOBODY,
     ) -> None: ...
 
 

@@ -56,14 +56,16 @@ class Job:
         "has_turn", "lane", "prepared", "questions", "skipped", "states", "trace", "unread", "verdicts",
     )  # fmt: skip
 
-    def __init__(self, states: Sequence[str], questions: Sequence[Question], future: "asyncio.Future[Any]") -> None:
+    def __init__(
+        self, states: Sequence[str], questions: Sequence[Question], future: "asyncio.Future[Any]", client: str = ""
+    ) -> None:
         self.states = states
         self.questions = questions
         self.future = future
         self.features = False  # whether verdicts hold the model's features
         self.created = time.perf_counter()
         self.trace = tracing.current.get()
-        self.lane: Lane[Piece] = Lane()
+        self.lane: Lane[Piece] = Lane(client)
         self.abandoned = False  # nothing that has not begun will begin
         self.prepared: list[Any] = []  # reader: of the first questions
         self.has_turn = False  # reader: it waits to have something read
@@ -134,9 +136,14 @@ class StreamedJob(Job):
     __slots__ = ("_emit", "_emitted", "_lost", "_ready")
 
     def __init__(
-        self, states: Sequence[str], questions: Sequence[Question], future: "asyncio.Future[Any]", emit: Emit
+        self,
+        states: Sequence[str],
+        questions: Sequence[Question],
+        future: "asyncio.Future[Any]",
+        emit: Emit,
+        client: str = "",
     ) -> None:
-        super().__init__(states, questions, future)
+        super().__init__(states, questions, future, client)
         self._emit = emit
         self._emitted = 0  # event loop
         self._lost: set[int] = set()

@@ -66,10 +66,11 @@ class ProfileCounts:
 class Metrics(Collector):
     """Counts what the service does. Only answers enter the latency histogram: refusals are quick and would flatter."""
 
-    def __init__(self) -> None:
+    def __init__(self, by_client: bool = False) -> None:
+        self._by_client = by_client
         self._registry = CollectorRegistry()
         self._registry.register(self)
-        self._requests: Counter[tuple[str, int]] = Counter()
+        self._requests: Counter[tuple[str, int, str]] = Counter()
         self._refusals: Counter[str] = Counter()
         self._seconds: dict[str, Histogram] = {}
         self._questions = self._input_tokens = self._output_tokens = self._truncations = 0
@@ -94,8 +95,8 @@ class Metrics(Collector):
         self._version, self._model, self._load_seconds = version, model, load_seconds
         self._in_flight, self._queue_depth = in_flight, queue_depth
 
-    def replied(self, endpoint: str, status: int, seconds: float) -> None:
-        self._requests[endpoint, status] += 1
+    def replied(self, endpoint: str, status: int, seconds: float, client: str = "") -> None:
+        self._requests[endpoint, status, client] += 1
         if status < 400:
             if endpoint not in self._seconds:
                 self._seconds[endpoint] = Histogram(_SECONDS)
@@ -129,12 +130,11 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """All families, for the registry."""
-        requests = CounterMetricFamily(
-            "service_requests", "Requests, by endpoint and status.", labels=["endpoint", "status"]
-        )
+        labels = ["endpoint", "status", "client"] if self._by_client else ["endpoint", "status"]
+        requests = CounterMetricFamily("service_requests", "Requests, by endpoint and status.", labels=labels)
         rejected = CounterMetricFamily("service_rejected", "Requests refused, by reason.", labels=["reason"])
-        for (endpoint, status), number in self._requests.items():
-            requests.add_metric([endpoint, str(status)], number)
+        for (endpoint, status, client), number in self._requests.items():
+            requests.add_metric([endpoint, str(status), client][: len(labels)], number)
         for reason, number in self._refusals.items():
             rejected.add_metric([reason], number)
         seconds = HistogramMetricFamily(

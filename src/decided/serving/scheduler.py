@@ -4,16 +4,15 @@ A state comes in with its items. An item runs piece by piece; after each the nex
 gets is bounded by what the others get, however long it is. Three rules beside the fair order:
 
 - What items keep between their pieces (the keys and values of a long state) has a bound, for all of them together. A
-  state that does not fit waits outside until another has ended; short states and long ones have a room each.
+  state that does not fit waits outside until another has ended, and clients come in by turns; short states and long
+  ones have a room each.
 - When every runner is busy with something long, one more may run something short: the system's own scheduler then
   shares the cores, so nobody waits for the end of a piece that cannot be cut.
 - What was given up is never dealt again, and what it kept is let go when its last run has ended.
 """
 
-from collections import deque
-
 from decided.errors import DecidedError
-from decided.fair_queue import FairQueue
+from decided.fair_queue import ClientTurns, FairQueue
 from decided.serving.job import Job, Piece, State
 
 _SHORT = 2
@@ -29,12 +28,12 @@ class Room:
         self._size = size
         self._left = size
         self.inside: set[State] = set()
-        self._outside: deque[State] = deque()
+        self._outside: ClientTurns[State] = ClientTurns()
 
     def enter(self, state: State) -> bool:
         """Whether the state is in; else it waits outside."""
         if self._outside or not self._fits(state):
-            self._outside.append(state)
+            self._outside.push(state.job.lane.client, state)
             return False
         self._admit(state)
         return True
@@ -44,8 +43,8 @@ class Room:
         self.inside.remove(state)
         self._left += state.encoded.room
         entered = []
-        while self._outside and (self._outside[0].is_over or self._fits(self._outside[0])):
-            following = self._outside.popleft()
+        while self._outside and (self._outside.first().is_over or self._fits(self._outside.first())):
+            following = self._outside.pop()
             if not following.is_over:
                 self._admit(following)
                 entered.append(following)

@@ -10,9 +10,10 @@ from decided.contract.answers import Mark, answer, normalise
 from decided.contract.decoding import quote
 from decided.contract.temperature import Temperatures
 from decided.contract.types import Answer, OutcomesReceipt, OutcomesRequest, Question, Request, SingleResponse, Usage
-from decided.engines.api import Cut, Emit, Engine, Verdict, gives_features
-from decided.errors import AtCapacity, DecidedError, TimedOut
+from decided.engines.api import NOBODY, Caller, Cut, Emit, Engine, Verdict, gives_features
+from decided.errors import DecidedError, TimedOut
 from decided.profiles.shelf import Profiles
+from decided.serving.admission import Places
 from decided.serving.evidence import ExplainedVerdict, Removals, Weights, explain
 from decided.serving.ledger import Ledger
 from decided.serving.metrics import Metrics
@@ -54,20 +55,25 @@ class Service:
             self._temperatures = temperatures
             self.description += f" {temperatures.in_words()}"
         self.metrics = metrics
-        self.in_flight = 0
-        self._max_in_flight = max_in_flight
+        self.places = Places(max_in_flight)
         self._request_timeout_s = request_timeout_s
 
-    async def decide(self, read: Callable[[], Awaitable[Request]]) -> Outcome:
+    @property
+    def in_flight(self) -> int:
+        return self.places.taken
+
+    async def decide(self, read: Callable[[], Awaitable[Request]], caller: Caller = NOBODY) -> Outcome:
         """Admit, read and decide one request."""
 
         async def read_and_ask() -> Outcome:
             request = await read()
-            return self._outcome(request, await self._ask(request))
+            return self._outcome(request, await self._ask(request, caller))
 
-        return await self._within_limits(read_and_ask)
+        return await self._within_limits(read_and_ask, caller)
 
-    async def take_outcomes(self, ledger: Ledger, read: Callable[[], Awaitable[OutcomesRequest]]) -> OutcomesReceipt:
+    async def take_outcomes(
+        self, ledger: Ledger, read: Callable[[], Awaitable[OutcomesRequest]], caller: Caller = NOBODY
+    ) -> OutcomesReceipt:
         """Admit, read and write down what turned out to be right."""
 
         async def read_and_record() -> OutcomesReceipt:
@@ -79,13 +85,11 @@ class Service:
                     self.metrics.profiled(found.label).settle(shares, one.right)
             return receipt
 
-        return await self._within_limits(read_and_record)
+        return await self._within_limits(read_and_record, caller)
 
-    async def _within_limits(self, work: Callable[[], Awaitable[T]]) -> T:
+    async def _within_limits(self, work: Callable[[], Awaitable[T]], caller: Caller) -> T:
         """The clock runs from admission, so a slow sender cannot hold a place."""
-        if self.in_flight >= self._max_in_flight:
-            raise AtCapacity
-        self.in_flight += 1
+        self.places.enter(caller.client)
         clock = _cancel_after(self._request_timeout_s)
         try:
             return await work()
@@ -95,37 +99,37 @@ class Service:
             raise
         finally:
             clock.cancel()
-            self.in_flight -= 1
+            self.places.leave(caller.client)
 
-    async def decide_each(self, read: Callable[[], Awaitable[Request]]) -> VerdictStream:
+    async def decide_each(self, read: Callable[[], Awaitable[Request]], caller: Caller = NOBODY) -> VerdictStream:
         """The same, but every state is told as it is decided. Place and clock are those of the whole request; a state
         that is not decided in time fails alone."""
-        if self.in_flight >= self._max_in_flight:
-            raise AtCapacity
+        self.places.enter(caller.client)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._request_timeout_s
-        self.in_flight += 1
         try:
             async with asyncio.timeout_at(deadline):
                 request = await read()
             decisions = VerdictStream(request.questions, len(request.states), self._count)
             decisions.states = request.states
-            task = loop.create_task(self._emit_each(request, deadline, decisions))
+            task = loop.create_task(self._emit_each(request, deadline, decisions, caller))
         except TimeoutError:
-            self.in_flight -= 1
+            self.places.leave(caller.client)
             raise TimedOut(self._request_timeout_s) from None
         except BaseException:
-            self.in_flight -= 1
+            self.places.leave(caller.client)
             raise
-        task.add_done_callback(self._give_place_back)
+        task.add_done_callback(lambda _: self.places.leave(caller.client))
         decisions.fill_from(task)
         return decisions
 
-    async def _emit_each(self, request: Request, deadline: float, decisions: VerdictStream) -> DecidedError | None:
+    async def _emit_each(
+        self, request: Request, deadline: float, decisions: VerdictStream, caller: Caller
+    ) -> DecidedError | None:
         """Returns the error of the states that were not told."""
         try:
             async with asyncio.timeout_at(deadline):
-                await self.ask_each(request, decisions.emit)
+                await self.ask_each(request, decisions.emit, caller)
         except TimeoutError:
             self.metrics.refused(TimedOut.refusal)
             return TimedOut(self._request_timeout_s)
@@ -133,26 +137,26 @@ class Service:
             return error
         return None
 
-    async def _ask(self, request: Request) -> list[Verdict]:
+    async def _ask(self, request: Request, caller: Caller) -> list[Verdict]:
         if request.sent is not None:
             removals = Removals(request.states, request.sent)
-            return removals.fold(await self._ask(request._replace(states=removals, sent=None)))
+            return removals.fold(await self._ask(request._replace(states=removals, sent=None), caller))
         questions = list(request.questions.values())
         if gives_features(self.engine) and self._wants_features(questions):
-            return await self.engine.decide(request.states, questions, features=True)
-        return await self.engine.decide(request.states, questions)
+            return await self.engine.decide(request.states, questions, features=True, caller=caller)
+        return await self.engine.decide(request.states, questions, caller=caller)
 
-    async def ask_each(self, request: Request, emit: Emit) -> None:
+    async def ask_each(self, request: Request, emit: Emit, caller: Caller = NOBODY) -> None:
         """Ask the engine for all that wording the answers will need."""
         if request.sent is not None:
             removals = Removals(request.states, request.sent)
-            await self.ask_each(request._replace(states=removals, sent=None), removals.folding(emit))
+            await self.ask_each(request._replace(states=removals, sent=None), removals.folding(emit), caller)
             return
         questions = list(request.questions.values())
         if gives_features(self.engine) and self._wants_features(questions):
-            await self.engine.decide_each(request.states, questions, emit, features=True)
+            await self.engine.decide_each(request.states, questions, emit, features=True, caller=caller)
         else:
-            await self.engine.decide_each(request.states, questions, emit)
+            await self.engine.decide_each(request.states, questions, emit, caller=caller)
 
     def _wants_features(self, questions: Sequence[Question]) -> bool:
         if self.ledger is not None:
@@ -161,9 +165,6 @@ class Service:
             return False
         found = (self.profiles.of(question) for question in questions)
         return any(one is not None and one.wants_features for one in found)
-
-    def _give_place_back(self, task: object) -> None:
-        self.in_flight -= 1
 
     def _count(self, questions: int, verdict: Verdict) -> None:
         self.metrics.decided(questions, verdict.input_tokens, verdict.output_tokens)

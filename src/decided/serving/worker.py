@@ -13,7 +13,6 @@ import contextlib
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,20 +21,18 @@ from typing import Any
 
 from decided import tracing
 from decided.contract.answers import is_distribution
-from decided.contract.types import Question, encode
-from decided.engines.api import Emit, Model, More, Result, Verdict, is_parallel, overlaps
+from decided.contract.types import Question
+from decided.engines.api import NOBODY, Caller, Emit, Model, More, Result, Verdict, is_parallel, overlaps
 from decided.errors import DeviceLost, InferenceFailed, ModelError, Unavailable
+from decided.fair_queue import ClientTurns
 from decided.serving.job import Job, Piece, State, StreamedJob
+from decided.serving.question_cache import QuestionCache
 from decided.serving.scheduler import Scheduler
 from decided.serving.warm_up import WARM_UP
 
 log = logging.getLogger("decided.serving.worker")
 
 _CLOSE_WAIT_S = 1.0
-_KNOWN_QUESTIONS, _KNOWN_BYTES = 256, 4096
-"""Questions that are remembered, and how large one may be."""
-_TURN_BYTES = 8192
-"""Of questions, prepared before another request has its turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +73,7 @@ class Worker:
         self._jobs: set[Job] = set()
         self._arrived: list[Job] = []
         self._reader_inbox: SimpleQueue[list[Job] | None] = SimpleQueue()
-        self._known_questions: dict[bytes, Any] = {}  # the one used last comes last
+        self._questions = QuestionCache(model)
         self._runners, room = (model.runners, model.room) if is_parallel(model) else (1, 0)
         self._parallel = is_parallel(model)
         self._scheduler = Scheduler(self._runners, room)
@@ -105,14 +102,21 @@ class Worker:
         self._on_batch = self._listener
 
     async def decide(
-        self, states: Sequence[str], questions: Sequence[Question], features: bool = False
+        self, states: Sequence[str], questions: Sequence[Question], features: bool = False, *, caller: Caller = NOBODY
     ) -> list[Verdict]:
-        return await self._work_off(Job(states, questions, self._loop.create_future()), features)
+        return await self._work_off(Job(states, questions, self._loop.create_future(), caller.client), features)
 
     async def decide_each(
-        self, states: Sequence[str], questions: Sequence[Question], emit: Emit, features: bool = False
+        self,
+        states: Sequence[str],
+        questions: Sequence[Question],
+        emit: Emit,
+        features: bool = False,
+        *,
+        caller: Caller = NOBODY,
     ) -> None:
-        await self._work_off(StreamedJob(states, questions, self._loop.create_future(), emit), features)
+        job = StreamedJob(states, questions, self._loop.create_future(), emit, caller.client)
+        await self._work_off(job, features)
 
     async def _work_off(self, job: Job, features: bool) -> list[Verdict]:
         job.features = features
@@ -161,7 +165,7 @@ class Worker:
     # --- the reader thread ---
 
     def _read_forever(self) -> None:
-        turns: deque[Job] = deque()  # one state each, or some questions, in turn
+        turns: ClientTurns[Job] = ClientTurns()  # one state each, or some questions
         while True:
             for jobs in _drain(self._reader_inbox, block=not turns):
                 if jobs is None:
@@ -169,13 +173,13 @@ class Worker:
                 for job in jobs:
                     if not job.has_turn:
                         job.has_turn = True
-                        turns.append(job)
-            job = turns.popleft()
+                        turns.push(job.lane.client, job)
+            job = turns.pop()
             if self._may_read(job):
                 self._read(job)
             job.has_turn = self._may_read(job)
             if job.has_turn:
-                turns.append(job)
+                turns.push(job.lane.client, job)
 
     def _may_read(self, job: Job) -> bool:
         """Whether there is a state left to read, and not enough of the job read already."""
@@ -186,7 +190,7 @@ class Worker:
     def _read(self, job: Job) -> None:
         """Some questions, or, when there are none left, a state."""
         try:
-            if not self._prepare(job):
+            if not self._questions.prepare(job):
                 return
             encoded = job.encode_next(self._model)
         except Exception as error:
@@ -200,25 +204,6 @@ class Worker:
                 self._scheduler.add(State(job, job.unread, encoded))
                 self._wake_one()
         job.unread += 1
-
-    def _prepare(self, job: Job) -> bool:
-        """Most clients ask the same questions of every state: what was made of them is kept for the next. Whether all
-        are prepared; many long ones take several turns."""
-        read = 0
-        for question in job.questions[len(job.prepared) :]:
-            if read > _TURN_BYTES:
-                return False
-            key = encode(question)
-            prepared = self._known_questions.pop(key, None)
-            if prepared is None:
-                [prepared] = self._model.prepare([question])
-                read += len(key)
-            if len(key) <= _KNOWN_BYTES:
-                self._known_questions[key] = prepared
-                if len(self._known_questions) > _KNOWN_QUESTIONS:
-                    del self._known_questions[next(iter(self._known_questions))]
-            job.prepared.append(prepared)
-        return True
 
     # --- the runner threads ---
 

@@ -42,7 +42,7 @@ class Assembly(NamedTuple):
 async def assemble(settings: Settings) -> AsyncIterator[Assembly]:
     """Load and warm up; at the end, let go. Raises StartError if the service cannot start."""
     keys = Keys(settings)
-    metrics = Metrics()
+    metrics = Metrics(by_client=keys.named)
     began = time.perf_counter()
     engine = await start_engine(settings, metrics)
     load_seconds = time.perf_counter() - began
@@ -57,6 +57,7 @@ async def assemble(settings: Settings) -> AsyncIterator[Assembly]:
         limits = settings.max_in_flight, settings.request_timeout_s
         profiles, ledger = load_profiles(settings, engine), open_ledger(settings, engine)
         service = Service(engine, metrics, *limits, temperatures, profiles, ledger)
+        service.places.shared = len(keys.clients) > 1
         tell_profiles(service)
         metrics.loaded(VERSION, engine.card.name, load_seconds, lambda: service.in_flight, engine.queue_depth)
         app = App(service, keys, settings.max_body_bytes, Playground() if settings.page == "on" else None)

@@ -98,8 +98,9 @@ class Edge:
 
     def _note(self, request: HttpRequest, status: int, seconds: float) -> None:
         endpoint = self._app.endpoint(request.path)
-        self._metrics.replied(endpoint, status, seconds)
-        self._log.write(request.id, endpoint, status, seconds, request.questions, request.tokens)
+        client = request.caller.client
+        self._metrics.replied(endpoint, status, seconds, client)
+        self._log.write(request.id, endpoint, status, seconds, request.questions, request.tokens, client)
 
 
 def chosen_id(given: bytes) -> bytes:

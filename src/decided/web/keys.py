@@ -1,10 +1,27 @@
-"""The API keys, and the one check of a request's Authorization header."""
+"""The API keys, whose each is, and the one check of a request's Authorization header."""
 
+import hashlib
 import hmac
+import re
 from pathlib import Path
+from typing import NamedTuple
 
+from decided.engines.api import NOBODY, Caller
 from decided.errors import SettingsError, Unauthorized
 from decided.settings import Settings
+
+DEFAULT_CLIENT = "default"
+"""The client of a key without a name."""
+_NAMED = re.compile(rb"([A-Za-z0-9][A-Za-z0-9._-]{0,63})=(?!=*$)(.+)")
+"""The `=` that base64 ends with are part of a key, and not the end of a name."""
+_HASHED = b"sha256:"
+
+
+class Key(NamedTuple):
+    """What is kept of a key, and who has it. Digests have one length, so a comparison tells nothing of a key's."""
+
+    digest: bytes
+    caller: Caller
 
 
 class Keys:
@@ -14,13 +31,22 @@ class Keys:
         if settings.api_key and settings.api_key_file:
             raise SettingsError("SERVICE_API_KEY and SERVICE_API_KEY_FILE are both set: use one of them")
         self._file = settings.api_key_file
-        self._keys = [settings.api_key.encode()] if settings.api_key else []
+        self._keys = [Key(_digest(settings.api_key.encode()), NOBODY)] if settings.api_key else []
         if self._file:
             self._keys = _read(self._file)
 
     @property
     def required(self) -> bool:
         return bool(self._keys)
+
+    @property
+    def named(self) -> bool:
+        """Whether requests have a client: those with the keys of a file do."""
+        return self._file is not None
+
+    @property
+    def clients(self) -> set[str]:
+        return {key.caller.client for key in self._keys}
 
     def reload(self) -> bool:
         """Read the key file again. Raises, and keeps the keys it has, when the file is no good."""
@@ -29,23 +55,47 @@ class Keys:
         self._keys = _read(self._file)
         return True
 
-    def check(self, authorization: bytes | None) -> None:
-        """Pass, or 401. Every key is compared, on bytes and in constant time."""
+    def check(self, authorization: bytes | None) -> Caller:
+        """Who asks, or 401. Every key is compared, on bytes and in constant time."""
         if not self._keys:
-            return
+            return NOBODY
         scheme, _, token = (authorization or b"").partition(b" ")
-        token = token.strip()
-        matches = [hmac.compare_digest(token, key) for key in self._keys]
-        if scheme.lower() != b"bearer" or not any(matches):
+        digest = _digest(token.strip())
+        callers = [caller for known, caller in self._keys if hmac.compare_digest(digest, known)]
+        if scheme.lower() != b"bearer" or not callers:
             raise Unauthorized
+        return callers[0]
 
 
-def _read(path: Path) -> list[bytes]:
+def _digest(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()
+
+
+def _read(path: Path) -> list[Key]:
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:
         raise SettingsError(f"SERVICE_API_KEY_FILE cannot be read: {error.strerror}") from None
-    keys = [line.strip() for line in lines if line.strip()]
+    keys: dict[bytes, Key] = {}
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            key = _key(number, line.strip())
+            if keys.setdefault(key.digest, key).caller != key.caller:
+                raise SettingsError(f"SERVICE_API_KEY_FILE, line {number}: another name has the same key")
     if not keys:
         raise SettingsError("SERVICE_API_KEY_FILE contains no key: put one key on each line")
-    return keys
+    return list(keys.values())
+
+
+def _key(number: int, line: bytes) -> Key:
+    named = _NAMED.fullmatch(line)
+    name, key = (named[1].decode(), named[2].strip()) if named else (DEFAULT_CLIENT, line)
+    if not key.startswith(_HASHED):
+        return Key(_digest(key), Caller(name))
+    try:
+        digest = bytes.fromhex(key.removeprefix(_HASHED).decode())
+    except ValueError:
+        digest = b""
+    if len(digest) != hashlib.sha256().digest_size:
+        raise SettingsError(f"SERVICE_API_KEY_FILE, line {number}: after sha256: must come 64 hexadecimal digits")
+    return Key(digest, Caller(name))

@@ -5,6 +5,7 @@ import re
 from collections.abc import AsyncGenerator, Callable
 from typing import NamedTuple, Protocol
 
+from decided.engines.api import NOBODY
 from decided.errors import BodyTooLarge, DecidedError, Headers
 
 JSON = b"application/json"
@@ -42,8 +43,8 @@ class HttpRequest:
     A handler reads it. The connection feeds it, from the moment when a handler asks for the body.
     """
 
-    __slots__ = ("_body", "_error", "_waiting", "ended", "headers", "id", "invite_body", "last", "method", "old",
-                 "output_tokens", "path", "questions", "replied", "tokens")  # fmt: skip
+    __slots__ = ("_body", "_error", "_waiting", "caller", "ended", "headers", "id", "invite_body", "last", "method",
+                 "old", "output_tokens", "path", "questions", "replied", "tokens")  # fmt: skip
 
     def __init__(
         self, method: str, path: str, headers: dict[bytes, bytes], old: bool = False, last: bool = False
@@ -54,6 +55,7 @@ class HttpRequest:
         self.old = old  # HTTP/1.0
         self.last = last  # the client wants no further request on this connection
         self.id = ""  # once the edge has chosen it
+        self.caller = NOBODY  # once its key was checked
         self.ended = False
         self.replied = False
         self.questions = 0

@@ -94,8 +94,12 @@ class App:
         ledger = self._service.ledger
         if ledger is None:
             raise NotFound
-        self._keys.check(request.headers.get(b"authorization"))
-        return _json(await self._service.take_outcomes(ledger, lambda: self._read(request, read_outcomes)))
+        self._check_key(request)
+        receipt = await self._service.take_outcomes(ledger, lambda: self._read(request, read_outcomes), request.caller)
+        return _json(receipt)
+
+    def _check_key(self, request: HttpRequest) -> None:
+        request.caller = self._keys.check(request.headers.get(b"authorization"))
 
     def _remember(self, request: HttpRequest, outcome: Outcome) -> None:
         if self._service.ledger is not None:
@@ -103,8 +107,9 @@ class App:
                 self._service.ledger.remember(request.id, index, outcome.questions, verdict, state)
 
     async def _batch_lines(self, request: HttpRequest) -> Reply:
-        self._keys.check(request.headers.get(b"authorization"))
-        decisions = await self._service.decide_each(lambda: self._read(request, _explaining(request, read_batch)))
+        self._check_key(request)
+        read = _explaining(request, read_batch)
+        decisions = await self._service.decide_each(lambda: self._read(request, read), request.caller)
         try:
             refusal = await decisions.begun()
         except BaseException:
@@ -115,8 +120,9 @@ class App:
         return Reply(200, self._lines(request, decisions), LINES)
 
     async def _decide(self, request: HttpRequest, read: Callable[[bytes, int], Request]) -> Outcome:
-        self._keys.check(request.headers.get(b"authorization"))
-        outcome = await self._service.decide(lambda: self._read(request, _explaining(request, read)))
+        self._check_key(request)
+        read = _explaining(request, read)
+        outcome = await self._service.decide(lambda: self._read(request, read), request.caller)
         request.questions = len(outcome.questions) * len(outcome.verdicts)
         request.tokens = outcome.usage.input_tokens + outcome.usage.output_tokens
         request.output_tokens = outcome.usage.output_tokens
@@ -199,7 +205,7 @@ class App:
         return Reply(200, self._service.metrics.render(), metrics.CONTENT_TYPE)
 
     async def _openapi(self, request: HttpRequest) -> Reply:
-        self._keys.check(request.headers.get(b"authorization"))
+        self._check_key(request)
         return Reply(200, document())
 
 

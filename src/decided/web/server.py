@@ -97,6 +97,7 @@ def _obey_signals(listener: Listener, reload: Callable[[], None]) -> None:
 def _reload(settings: Settings, assembly: Assembly) -> None:
     try:
         if assembly.keys.reload():
+            assembly.service.places.shared = len(assembly.keys.clients) > 1
             log.info("key file reloaded")
     except SettingsError as error:
         log.error("%s; keeping the current keys", error)

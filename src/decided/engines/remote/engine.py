@@ -14,7 +14,7 @@ from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from decided import tracing
 from decided.contract.types import MAX_REMOTE_OPTIONS, Question
-from decided.engines.api import Cut, Emit, ModelCard, Verdict
+from decided.engines.api import NOBODY, Caller, Cut, Emit, ModelCard, Verdict
 from decided.engines.letters import NoLetters
 from decided.engines.remote.breaker import Admission, Breaker
 from decided.engines.remote.pool import Garbled, Unreachable
@@ -123,7 +123,9 @@ class Remote(ABC):
         except (Unsuitable, NoLetters) as error:
             await self._give_up(str(error))
 
-    async def decide(self, states: Sequence[str], questions: Sequence[Question]) -> list[Verdict]:
+    async def decide(
+        self, states: Sequence[str], questions: Sequence[Question], *, caller: Caller = NOBODY
+    ) -> list[Verdict]:
         verdicts: list[Verdict] = [_NONE] * len(states)
 
         def emit(state: int, found: Verdict | DecidedError) -> None:
@@ -131,16 +133,18 @@ class Remote(ABC):
                 raise found
             verdicts[state] = found
 
-        await self.decide_each(states, questions, emit)
+        await self.decide_each(states, questions, emit, caller=caller)
         return verdicts
 
-    async def decide_each(self, states: Sequence[str], questions: Sequence[Question], emit: Emit) -> None:
+    async def decide_each(
+        self, states: Sequence[str], questions: Sequence[Question], emit: Emit, *, caller: Caller = NOBODY
+    ) -> None:
         if not states:
             return
         admission = self._breaker.admit()
         if admission is Admission.REFUSED:
             raise Unavailable(_DOWN)
-        asking = self._asking()
+        asking = self._asking(caller.client)
         try:
             if not self._proven:
                 await self._proving()
@@ -173,9 +177,9 @@ class Remote(ABC):
 
     # --- one request ---
 
-    def _asking(self) -> Asking:
+    def _asking(self, client: str = "") -> Asking:
         now = self._loop.time()
-        return Asking(now, now + self._timeout_s)
+        return Asking(now, now + self._timeout_s, Lane(client))
 
     async def _decide(self, asking: Asking, states: Sequence[str], questions: Sequence[Question], emit: Emit) -> None:
         groups = self._groups(len(questions))

@@ -1,4 +1,5 @@
-"""Places at the engine, dealt in turn: a batch of thousands of calls and a request of three share them evenly."""
+"""Places at the engine, dealt in turn: a batch of thousands of calls and a request of three share them evenly, as do a
+client of many requests and a client of one."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,7 +11,7 @@ Turn = asyncio.Future[None]
 
 
 class Turns:
-    """At most `places` calls at a time. A request has a lane; whose lane was served least is next."""
+    """At most `places` calls at a time. A request has a lane in its client's share; who was served least is next."""
 
     def __init__(self, places: int) -> None:
         self._free = places

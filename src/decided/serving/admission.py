@@ -1,0 +1,32 @@
+"""Places for requests: how many are served at a time, and how many of them one client may have."""
+
+from collections import Counter
+
+from decided.errors import AtCapacity
+
+_TIMES_THE_FREE = 7
+"""Where clients share the places, how many one may have for each that is free. Alone it then has seven of eight; those
+that want all have the same number each, and whoever comes next finds a place."""
+
+
+class Places:
+    """One for each request that is admitted, until it is answered."""
+
+    def __init__(self, number: int) -> None:
+        self.taken = 0
+        self.shared = False
+        """Whether there is more than one client."""
+        self._number = number
+        self._of_clients: Counter[str] = Counter()
+
+    def enter(self, client: str) -> None:
+        """Take a place, or raise AtCapacity."""
+        free = self._number - self.taken
+        if free <= 0 or (self.shared and self._of_clients[client] >= _TIMES_THE_FREE * free):
+            raise AtCapacity
+        self.taken += 1
+        self._of_clients[client] += 1
+
+    def leave(self, client: str) -> None:
+        self.taken -= 1
+        self._of_clients[client] -= 1
