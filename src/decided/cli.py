@@ -11,7 +11,7 @@ from typing import Any, NoReturn, Protocol
 import uvloop
 
 from decided import logs, settings
-from decided.commands import ask, calibrate, completion, doctor, evaluate, run, serve, teach
+from decided.commands import ask, audit, calibrate, completion, doctor, evaluate, run, serve, teach
 from decided.errors import StartError
 from decided.settings import Settings, all_settings
 from decided.version import VERSION
@@ -37,6 +37,7 @@ COMMANDS: dict[str, Command] = {
     "eval": evaluate,
     "teach": teach,
     "calibrate": calibrate,
+    "audit": audit,
     "doctor": doctor,
     "completion": completion,
 }

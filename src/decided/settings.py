@@ -136,6 +136,20 @@ class Settings:
     keep_texts: str = _setting(
         "off", "on keeps the texts beside their outcomes; off keeps what the model made of them", _one_of("off", "on")
     )
+    audit_log: Path | None = _setting(
+        None, "a file for the record of every decision, see docs/audit.md (default: off)", _path
+    )
+    audit: str = _setting(
+        "required",
+        "required sends an answer only when it is in the audit log; best-effort sends it anyway, and counts losses",
+        _one_of("required", "best-effort"),
+    )
+    audit_key_file: Path | None = _setting(
+        None, "a file with the key of the hashes that stand for states in the audit log", _path
+    )
+    audit_max_bytes: int = _setting(
+        2**28, "size from which the audit log is put aside as FILE.000001 and so on", _whole(4096, 2**40)
+    )
     remote_url: str | None = _setting(None, "address of the remote engine, for models served by one", _text)
     remote_concurrency: int = _setting(64, "calls to the remote engine at a time", _whole(1, 10_000))
     rotations: int = _setting(

@@ -6,7 +6,10 @@ from pathlib import Path
 
 from decided.settings import default_of, flag, flag_settings, variable
 
-ONLY_TO_SERVE = frozenset({"host", "port", "max_in_flight", "max_body_bytes", "page", "outcomes", "keep_texts"})
+ONLY_TO_SERVE = frozenset(
+    {"host", "port", "max_in_flight", "max_body_bytes", "page", "outcomes", "keep_texts"}
+    | {"audit_log", "audit", "audit_key_file", "audit_max_bytes"}
+)
 
 
 def add_settings(parser: ArgumentParser, left_out: AbstractSet[str] = frozenset()) -> None:

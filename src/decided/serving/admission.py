@@ -24,6 +24,10 @@ class Places:
         free = self._number - self.taken
         if free <= 0 or (self.shared and self._of_clients[client] >= _TIMES_THE_FREE * free):
             raise AtCapacity
+        self.keep(client)
+
+    def keep(self, client: str) -> None:
+        """Take a place, whatever is free: for a request that has just left one."""
         self.taken += 1
         self._of_clients[client] += 1
 

@@ -78,6 +78,7 @@ class Metrics(Collector):
         self._batch_fill = Histogram(_FILL)
         self._queue_wait = Histogram(_SECONDS)
         self._profiles: dict[str, ProfileCounts] = {}
+        self._audited: Callable[[], tuple[int, int]] | None = None
         self._version = self._model = ""
         self._load_seconds = 0.0
         self._in_flight: Callable[[], int] = int
@@ -94,6 +95,10 @@ class Metrics(Collector):
         """What is known once the model is loaded."""
         self._version, self._model, self._load_seconds = version, model, load_seconds
         self._in_flight, self._queue_depth = in_flight, queue_depth
+
+    def audited(self, lines: Callable[[], tuple[int, int]]) -> None:
+        """There is an audit log: how to learn how many lines it has written, and lost."""
+        self._audited = lines
 
     def replied(self, endpoint: str, status: int, seconds: float, client: str = "") -> None:
         self._requests[endpoint, status, client] += 1
@@ -169,6 +174,10 @@ class Metrics(Collector):
             family = HistogramMetricFamily(name, about)
             histogram.add_to(family)
             yield family
+        if self._audited is not None:
+            written, lost = self._audited()
+            yield CounterMetricFamily("service_audit_lines", "Decisions in the audit log.", value=written)
+            yield CounterMetricFamily("service_audit_lost", "Decisions missing in the audit log.", value=lost)
         if self._profiles:
             yield from self._of_profiles()
 

@@ -6,6 +6,8 @@ from typing import NamedTuple, TypeVar
 
 from msgspec import structs
 
+from decided.audit.line import Decision
+from decided.audit.log import AuditLog
 from decided.contract.answers import Mark, answer, normalise
 from decided.contract.decoding import quote
 from decided.contract.temperature import Temperatures
@@ -45,8 +47,10 @@ class Service:
         temperatures: Temperatures | None = None,
         profiles: Profiles | None = None,
         ledger: Ledger | None = None,
+        audit: AuditLog | None = None,
     ) -> None:
         self.engine = engine
+        self.audit = audit
         self.ledger = ledger
         self.profiles = profiles or None  # none in the usual case, which must not cost anything
         self.description = f"{engine.card.description} {engine.card.provenance}".rstrip()
@@ -219,6 +223,24 @@ class Service:
         if self.profiles is None:
             return given, None
         return self._apply_profiles(self.profiles, questions, verdict, given)
+
+    def thresholds(self, questions: dict[str, Question], said: SingleResponse) -> Sequence[float | None]:
+        """For each question, from which probability on its profile takes an answer for decided."""
+        profiles = self.profiles
+        if profiles is None:
+            return [None] * len(questions)
+        found = [profiles.of(question) if said.answers[name].profile else None for name, question in questions.items()]
+        return [one.mark.threshold if one is not None else None for one in found]
+
+    async def record(self, decisions: Sequence[Decision], caller: Caller) -> None:
+        """Put what was decided into the audit log. A request that waits for the disk keeps its place."""
+        if self.audit is None:
+            return
+        self.places.keep(caller.client)
+        try:
+            await self.audit.record(decisions)
+        finally:
+            self.places.leave(caller.client)
 
     def _count_profiled(self, question: Question, found: Answer) -> None:
         applied = self.profiles.of(question) if self.profiles is not None else None

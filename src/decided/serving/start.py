@@ -5,9 +5,11 @@ import dataclasses
 import logging
 import time
 
+from decided.audit.line import Scribe
+from decided.audit.log import AuditLog, read_key
 from decided.engines import api
 from decided.engines.api import Engine, gives_features, is_model
-from decided.errors import Unavailable
+from decided.errors import SettingsError, Unavailable
 from decided.hardware import physical_cores
 from decided.profiles.shelf import Profiles, read_profiles
 from decided.serving.ledger import Ledger
@@ -60,3 +62,17 @@ def open_ledger(settings: Settings, engine: Engine) -> Ledger | None:
     if settings.outcomes is None:
         return None
     return Ledger(settings.outcomes, engine.card, settings.keep_texts == "on")
+
+
+def open_audit_log(settings: Settings, engine: Engine) -> AuditLog | None:
+    """The audit log, if the settings name one."""
+    if settings.audit_log is None:
+        return None
+    if settings.audit_key_file is None:
+        raise SettingsError(
+            "--audit-log needs --audit-key-file, a file with a key for the hashes of states: "
+            "make one with `openssl rand -hex 32 > audit.key`"
+        )
+    scribe = Scribe(engine.card.name, engine.card.weights, read_key(settings.audit_key_file))
+    is_required = settings.audit == "required"
+    return AuditLog(settings.audit_log, scribe, is_required, settings.audit_max_bytes, settings.request_timeout_s)

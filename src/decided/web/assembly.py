@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
+from decided.audit.log import AuditLog
 from decided.engines.api import Engine
 from decided.logs import RequestLog
 from decided.serving.metrics import Metrics
 from decided.serving.service import Service
-from decided.serving.start import load_profiles, open_ledger, start_engine
+from decided.serving.start import load_profiles, open_audit_log, open_ledger, start_engine
 from decided.settings import Settings
 from decided.version import VERSION
 from decided.web.edge import Edge
@@ -32,6 +33,7 @@ class Assembly(NamedTuple):
     service: Service
     request_log: RequestLog
     load_seconds: float
+    audit: AuditLog | None
 
     @property
     def model(self) -> str:
@@ -50,20 +52,27 @@ async def assemble(settings: Settings) -> AsyncIterator[Assembly]:
     request_log = RequestLog(
         settings.log_format, settings.log_level in ("debug", "info"), asyncio.get_running_loop().call_later
     )
+    audit = None
     try:
         temperatures = settings.temperature
         if temperatures.model not in ("", engine.card.name):
             log.warning("--temperature was fitted for the model %s, not for %s", temperatures.model, engine.card.name)
         limits = settings.max_in_flight, settings.request_timeout_s
         profiles, ledger = load_profiles(settings, engine), open_ledger(settings, engine)
-        service = Service(engine, metrics, *limits, temperatures, profiles, ledger)
+        audit = open_audit_log(settings, engine)
+        if audit is not None:
+            metrics.audited(audit.lines)
+        service = Service(engine, metrics, *limits, temperatures, profiles, ledger, audit)
         service.places.shared = len(keys.clients) > 1
         tell_profiles(service)
         metrics.loaded(VERSION, engine.card.name, load_seconds, lambda: service.in_flight, engine.queue_depth)
         app = App(service, keys, settings.max_body_bytes, Playground() if settings.page == "on" else None)
-        yield Assembly(Edge(app, metrics, request_log, spans), keys, engine, service, request_log, load_seconds)
+        edge = Edge(app, metrics, request_log, spans)
+        yield Assembly(edge, keys, engine, service, request_log, load_seconds, audit)
     finally:
         await engine.close()
+        if audit is not None:
+            await audit.close()
         request_log.flush()
         if spans is not None:
             await spans.close()

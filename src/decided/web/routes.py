@@ -2,11 +2,13 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
 from typing import TypeVar
 
+from decided.audit.line import Decision
 from decided.contract.decoding import read_batch, read_outcomes, read_request
 from decided.contract.openapi import document
 from decided.contract.types import (
@@ -14,9 +16,9 @@ from decided.contract.types import (
     Health,
     ModelEntry,
     ModelList,
-    Question,
     Ready,
     Request,
+    SingleResponse,
     encode,
 )
 from decided.engines.api import Verdict
@@ -79,14 +81,17 @@ class App:
     async def _single(self, request: HttpRequest) -> Reply:
         outcome = await self._decide(request, read_request)
         self._remember(request, outcome)
-        return Reply(200, encode(self._service.response(outcome.questions, outcome.verdicts[0])))
+        response = self._service.response(outcome.questions, outcome.verdicts[0])
+        if self._service.audit is not None:
+            await self._service.record([self._decision(request, 0, outcome, response)], request.caller)
+        return Reply(200, encode(response))
 
     async def _batch(self, request: HttpRequest) -> Reply:
         if request.wants_lines():
             return await self._batch_lines(request)
         outcome = await self._decide(request, read_batch)
         self._remember(request, outcome)
-        parts = self._batch_parts(outcome)
+        parts = self._batch_parts(request, outcome)
         first = await anext(parts)
         return Reply(200, first if len(first) < _PART_BYTES else _chain(first, parts))
 
@@ -145,39 +150,60 @@ class App:
                 async for index, found in each:
                     if ledger is not None and isinstance(found, Verdict):
                         ledger.remember(request.id, index, decisions.questions, found, decisions.states[index])
-                    yield self._line(request, decisions.questions, index, found)
+                    yield await self._line(request, decisions, index, found)
                     await asyncio.sleep(0)
             finally:
                 request.questions, request.tokens = decisions.answered, decisions.tokens
                 request.output_tokens = decisions.output_tokens
 
-    def _line(
-        self, request: HttpRequest, questions: dict[str, Question], index: int, found: Verdict | DecidedError
+    async def _line(
+        self, request: HttpRequest, decisions: VerdictStream, index: int, found: Verdict | DecidedError
     ) -> bytes:
+        audit = self._service.audit
         if isinstance(found, Verdict):
             try:
-                response = encode(self._service.response(questions, found))
-                return b'{"index":%d,%b\n' % (index, response[1:])
+                response = self._service.response(decisions.questions, found)
+                if audit is not None:
+                    await audit.record([self._decision(request, index, decisions, response)])
+                return b'{"index":%d,%b\n' % (index, encode(response)[1:])
             except DecidedError as error:
                 found = error
         if isinstance(found, InferenceFailed):
             log.error("request %s: states[%d]: %s", request.id, index, found.reason, exc_info=found.__cause__)
         return encode(BatchLineProblem(index, found.status, found.detail)) + b"\n"
 
-    async def _batch_parts(self, outcome: Outcome) -> AsyncGenerator[bytes, None]:
+    async def _batch_parts(self, request: HttpRequest, outcome: Outcome) -> AsyncGenerator[bytes, None]:
         """The batch response, in one part if it is small. Between two states, others get the loop."""
-        model = self._service.engine.card.name
+        service = self._service
+        model, audit = service.engine.card.name, service.audit
+        unrecorded: list[Decision] = []
         part = bytearray(b'{"model":' + encode(model) + b',"results":[')
-        for index, response in enumerate(self._service.responses(outcome)):
+        for index, response in enumerate(service.responses(outcome)):
             if index:
                 part += b","
                 await asyncio.sleep(0)
             part += encode(response)
+            if audit is not None:
+                unrecorded.append(self._decision(request, index, outcome, response))
             if len(part) >= _PART_BYTES:
+                if unrecorded:
+                    await service.record(unrecorded, request.caller)
+                    unrecorded = []
                 yield bytes(part)
                 part.clear()
         part += b'],"total_usage":' + encode(outcome.usage) + b"}"
+        if unrecorded:
+            await service.record(unrecorded, request.caller)
         yield bytes(part)
+
+    def _decision(
+        self, request: HttpRequest, index: int, asked: Outcome | VerdictStream, response: SingleResponse
+    ) -> Decision:
+        """What the audit log has of a response."""
+        about = request.id, request.caller.client, index, asked.states[index]
+        return Decision(
+            time.time(), *about, asked.questions, response.answers, self._service.thresholds(asked.questions, response)
+        )
 
     async def _models(self, request: HttpRequest) -> Reply:
         card = self._service.engine.card

@@ -101,6 +101,8 @@ def _reload(settings: Settings, assembly: Assembly) -> None:
             log.info("key file reloaded")
     except SettingsError as error:
         log.error("%s; keeping the current keys", error)
+    if assembly.audit is not None:
+        assembly.audit.reopen()
     try:
         assembly.service.profiles = load_profiles(settings, assembly.engine) or None
     except StartError as error:
