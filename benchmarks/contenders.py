@@ -80,7 +80,7 @@ class Server:
         self.log.close()
 
 
-def start(name: str, command: Sequence[str], cores: Cores, model_s: float = 0.0) -> Server:
+def start(name: str, command: Sequence[str], cores: Cores, model_s: float = 0.0, key: str = "") -> Server:
     """Start `command --port N` on the server's core and return when it has answered a request well."""
     port = _free_port()
     log = TemporaryFile()  # noqa: SIM115 -- closed by Server.stop
@@ -94,7 +94,7 @@ def start(name: str, command: Sequence[str], cores: Cores, model_s: float = 0.0)
             os.sched_setaffinity(0, cores.load)
     server = Server(name, port, process, log)
     try:
-        _wait_for_answer(server, monotonic() + START_S + model_s)
+        _wait_for_answer(server, monotonic() + START_S + model_s, key)
     except BaseException:
         server.stop()
         raise
@@ -108,8 +108,9 @@ def _free_port() -> int:
         return port
 
 
-def _wait_for_answer(server: Server, until: float) -> None:
+def _wait_for_answer(server: Server, until: float, key: str) -> None:
     body = small_body()
+    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
     while monotonic() < until:
         if server.process.poll() is not None:
             server.log.seek(0)
@@ -117,7 +118,7 @@ def _wait_for_answer(server: Server, until: float) -> None:
             raise StartError(f"{server.name} ended with status {server.process.returncode}:\n{tail}")
         connection = http.client.HTTPConnection(HOST, server.port, timeout=30)
         try:
-            connection.request("POST", SINGLE, body, {"Content-Type": "application/json"})
+            connection.request("POST", SINGLE, body, headers)
             reply = connection.getresponse()
             content = reply.read()
         except OSError:

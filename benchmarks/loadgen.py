@@ -110,16 +110,25 @@ async def _connect(
     return [client for _, client in pairs]
 
 
-async def closed_loop(port: int, request: bytes, connections: int, seconds: float) -> Sample:
-    """Each connection sends its next request the moment the last one is answered."""
+async def closed_loop(
+    port: int, request: bytes, connections: int, seconds: float, after_refusal_s: float = 0.0
+) -> Sample:
+    """Each connection sends its next request the moment the last one is answered, or so long after it was refused."""
     sample = Sample()
-    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    loop = asyncio.get_running_loop()
+    over: asyncio.Future[None] = loop.create_future()
     busy = connections
 
     def replied(client: Client, status: int) -> None:
+        sample.note(status, perf_counter() - client.due)
+        if status != 200 and after_refusal_s:
+            loop.call_later(after_refusal_s, go_on, client)
+        else:
+            go_on(client)
+
+    def go_on(client: Client) -> None:
         nonlocal busy
         now = perf_counter()
-        sample.note(status, now - client.due)
         if now < until:
             client.send(request, perf_counter())
             return

@@ -63,11 +63,12 @@ def long_body(number: int) -> bytes:
     return _compact({"state": f"Ticket {number}: " + "late parcel " * 4_000, "questions": QUESTIONS})
 
 
-def http_request(path: str, body: bytes) -> bytes:
+def http_request(path: str, body: bytes, key: str = "") -> bytes:
     """The bytes of a whole keep-alive POST, built once."""
+    authorization = f"Authorization: Bearer {key}\r\n" if key else ""
     head = (
         f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-        f"Accept: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        f"Accept: application/json\r\n{authorization}Content-Length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body
 

@@ -19,13 +19,14 @@ class Appender:
         self._path = path
         self._max_bytes = max_bytes
         self._file = _open(path)
-        self.head, self.cut_bytes = head_of(path)
-        self._size = os.fstat(self._file.fileno()).st_size - self.cut_bytes
         try:
+            self.head, self.cut_bytes = head_of(path)
+            self._size = os.fstat(self._file.fileno()).st_size - self.cut_bytes
             os.ftruncate(self._file.fileno(), self._size)
             sync_folder(path)
-        except OSError as error:
-            raise _refusal(path, error) from None
+        except (InputError, OSError) as error:
+            self._file.close()
+            raise _refusal(path, error) if isinstance(error, OSError) else error from None
 
     def append(self, lines: bytes, head: Head) -> None:
         """Write the lines that make this head, and wait for the disk. Raises OSError, and then none was written."""
@@ -55,11 +56,9 @@ class Appender:
             if os.fstat(file.fileno()).st_size:
                 raise InputError(f"--audit-log {self._path} was replaced by a file that is not empty: move it away")
             sync_folder(self._path)
-        except BaseException as error:
+        except (InputError, OSError) as error:
             file.close()
-            if isinstance(error, OSError):
-                raise _refusal(self._path, error) from None
-            raise
+            raise _refusal(self._path, error) if isinstance(error, OSError) else error from None
         self._file.close()
         self._file, self._size = file, 0
         return True

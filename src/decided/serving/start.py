@@ -64,8 +64,8 @@ def open_ledger(settings: Settings, engine: Engine) -> Ledger | None:
     return Ledger(settings.outcomes, engine.card, settings.keep_texts == "on")
 
 
-def open_audit_log(settings: Settings, engine: Engine) -> AuditLog | None:
-    """The audit log, if the settings name one."""
+def read_audit_key(settings: Settings) -> bytes | None:
+    """The key of the audit log, if the settings name a log. A missing one is told before the model is loaded."""
     if settings.audit_log is None:
         return None
     if settings.audit_key_file is None:
@@ -73,6 +73,13 @@ def open_audit_log(settings: Settings, engine: Engine) -> AuditLog | None:
             "--audit-log needs --audit-key-file, a file with a key for the hashes of states: "
             "make one with `openssl rand -hex 32 > audit.key`"
         )
-    scribe = Scribe(engine.card.name, engine.card.weights, read_key(settings.audit_key_file))
+    return read_key(settings.audit_key_file)
+
+
+def open_audit_log(settings: Settings, engine: Engine, key: bytes | None) -> AuditLog | None:
+    """The audit log, if the settings name one."""
+    if settings.audit_log is None or key is None:
+        return None
+    scribe = Scribe(engine.card.name, engine.card.weights, key)
     is_required = settings.audit == "required"
     return AuditLog(settings.audit_log, scribe, is_required, settings.audit_max_bytes, settings.request_timeout_s)

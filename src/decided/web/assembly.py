@@ -12,7 +12,7 @@ from decided.engines.api import Engine
 from decided.logs import RequestLog
 from decided.serving.metrics import Metrics
 from decided.serving.service import Service
-from decided.serving.start import load_profiles, open_audit_log, open_ledger, start_engine
+from decided.serving.start import load_profiles, open_audit_log, open_ledger, read_audit_key, start_engine
 from decided.settings import Settings
 from decided.version import VERSION
 from decided.web.edge import Edge
@@ -43,7 +43,7 @@ class Assembly(NamedTuple):
 @asynccontextmanager
 async def assemble(settings: Settings) -> AsyncIterator[Assembly]:
     """Load and warm up; at the end, let go. Raises StartError if the service cannot start."""
-    keys = Keys(settings)
+    keys, audit_key = Keys(settings), read_audit_key(settings)
     metrics = Metrics(by_client=keys.named)
     began = time.perf_counter()
     engine = await start_engine(settings, metrics)
@@ -59,7 +59,7 @@ async def assemble(settings: Settings) -> AsyncIterator[Assembly]:
             log.warning("--temperature was fitted for the model %s, not for %s", temperatures.model, engine.card.name)
         limits = settings.max_in_flight, settings.request_timeout_s
         profiles, ledger = load_profiles(settings, engine), open_ledger(settings, engine)
-        audit = open_audit_log(settings, engine)
+        audit = open_audit_log(settings, engine, audit_key)
         if audit is not None:
             metrics.audited(audit.lines)
         service = Service(engine, metrics, *limits, temperatures, profiles, ledger, audit)
