@@ -38,7 +38,7 @@ AT_HOME: dict[str, tuple[str, ...]] = {
     "prometheus_client": ("serving/metrics.py",),
     "zstandard": ("web/bodies.py",),
     "opentelemetry": ("web/spans.py",),
-    "threading": ("serving/worker.py", "engines/"),
+    "threading": ("serving/worker.py", "engines/", "audit/log.py"),
 }
 PURE = {"fair_queue.py": {"asyncio", "threading", "time", "queue", "random"}}
 

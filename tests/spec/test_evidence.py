@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from decided.contract.types import Noul, Question, Request, Usage
-from decided.engines.api import Engine, Verdict
+from decided.engines.api import Caller, Engine, Verdict
 from decided.serving.metrics import Metrics
 from decided.serving.service import Service
 from tests.spec.checks import served
@@ -137,7 +137,7 @@ def test_all_of_it_is_one_job_of_the_engine() -> None:
     class Recorder:
         card = FakeModel.card
 
-        async def decide(self, states: Sequence[str], questions: Sequence[Question]) -> list[Verdict]:
+        async def decide(self, states: Sequence[str], questions: Sequence[Question], caller: Caller) -> list[Verdict]:
             asked.append(list(states))
             return [Verdict([[1.0, 3.0]], 1) for _ in states]
 
