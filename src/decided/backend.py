@@ -18,6 +18,7 @@ from decided.contract.decoding import quote, read_state
 from decided.contract.types import MAX_OPTIONS, Question, Request
 from decided.engines.api import Engine, Verdict
 from decided.errors import DecidedError, InferenceFailed, InputError, Invalid, ModelError, Unavailable
+from decided.hardware import physical_cores
 from decided.serving.metrics import Metrics
 from decided.serving.service import Service
 from decided.serving.start import load_profiles, start_engine
@@ -35,6 +36,8 @@ class Backend(Protocol):
     max_options: int
     rows_in_flight: int
     """How many states to ask about at a time: enough to keep it busy, few enough to lose little when interrupted."""
+    least_in_flight: int
+    """How many keep it busy however long each takes."""
 
     def batch(self, states: Sequence[Any], questions: Questions) -> AsyncGenerator[BatchResult, None]:
         """A result for each of the states, in any order."""
@@ -60,6 +63,7 @@ def check_options(backend: Backend, questions: Questions) -> None:
 class _Server:
     max_options = MAX_OPTIONS
     rows_in_flight = 128
+    least_in_flight = 4
 
     def __init__(self, client: AsyncClient, url: str, model: str, description: str) -> None:
         self.model = model
@@ -100,6 +104,7 @@ class _InProcess:
         self.model = engine.card.name
         self.max_options = engine.card.max_options
         self.rows_in_flight = 128 if engine.remote or engine.card.device != "cpu" else 32
+        self.least_in_flight = min(self.rows_in_flight, max(4, settings.threads or physical_cores()))
         self._engine = engine
         profiles = load_profiles(settings, engine)
         self._service = Service(engine, Metrics(), 1, settings.request_timeout_s, settings.temperature, profiles)

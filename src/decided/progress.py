@@ -5,6 +5,7 @@ from typing import TextIO
 
 _WIDTH = 24
 _EVERY_S = 0.1
+_FORETELLS_S = 2.0  # what the first moments say about the rest is seldom true
 
 
 class Progress:
@@ -48,7 +49,7 @@ def bar(done: int, total: int | None, elapsed_s: float, unit: str, before: int =
         return f"{done} {unit}  {rate:.1f}/s"
     filled = _WIDTH * done // max(total, 1)
     drawn = "#" * filled + "." * (_WIDTH - filled)
-    left = clock_time((total - done) / rate) if rate else "?"
+    left = clock_time((total - done) / rate) if rate and elapsed_s >= _FORETELLS_S else "?"
     return f"[{drawn}] {done}/{total} {unit}  {rate:.1f}/s  {left} left"
 
 

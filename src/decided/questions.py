@@ -117,8 +117,13 @@ def _read_yaml(content: bytes) -> tuple[dict[str, Any], dict[str, int]]:
     Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile("^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""])
     try:
         found = yaml.load(content, Loader)  # noqa: S506 - a SafeLoader
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f"line {mark.line + 1}: " if mark is not None else ""
+        hint = "; a text with one of ? : , # { } [ ] in it needs quotes around it"
+        raise ValueError(f"{line}not valid YAML: {error.problem or error.context}{hint}") from None
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"not valid YAML: {error}") from None
+        raise ValueError(f"not valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(found, dict):
         raise ValueError("the file must map names to questions")
     return found, lines

@@ -261,7 +261,7 @@ def test_mistakes_are_found_before_the_model_is_loaded(decided: Run, tmp_path: P
     (tmp_path / "twice.csv").write_text("a,a\n1,2\n")
     for arguments, said in (
         (["no.jsonl", "--questions", questions], "no.jsonl cannot be read"),
-        ([tmp_path / "x.xlsx", "--questions", questions], "must end in one of"),
+        ([tmp_path / "x.xls", "--questions", questions], "must end in one of"),
         ([good, "--questions", "no.yaml"], "no.yaml cannot be read"),
         ([good, "--questions", questions, "--out", "x.doc"], "--out x.doc: the name must end in"),
         ([good, "--questions", questions, "--out", tmp_path / "no" / "x.csv"], "the directory does not exist"),

@@ -34,7 +34,7 @@ exit codes: 0 no problem found; 1 a problem was found; 2 a setting is wrong; 3 t
 
 OVERRIDES = {"log_level": "error"}
 
-_EXTRAS = {"parquet": "pyarrow", "ray": "ray", "torch": "torch", "gliclass": "gliclass"}
+_EXTRAS = {"excel": "openpyxl", "parquet": "pyarrow", "ray": "ray", "torch": "torch", "gliclass": "gliclass"}
 _LEAST_FREE = 2**29
 _LEAST_FILES = 1024
 _QUESTION: dict[str, Question] = {"late": Noul("Is the parcel late?")}

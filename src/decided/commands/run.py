@@ -12,9 +12,9 @@ SUMMARY = "ask the same questions about every row of a table"
 DESCRIPTION = """\
 Read a table, ask questions about every row, and write the table with the answers beside each row.
 
-Formats are told by the names of the files: .csv, .tsv, .jsonl, .parquet (with the extra parquet). Without
---out, lines of JSON go to standard output. The state of a row is its column 'state', or the columns named, or else the
-whole row. A row that cannot be answered keeps its place, with the reason in the column 'error'.
+Formats are told by the names of the files: .csv, .tsv, .jsonl, .parquet and .xlsx (the last two with the extras parquet
+and excel). Without --out, lines of JSON go to standard output. The state of a row is its column 'state', or the columns
+named, or else the whole row. A row that cannot be answered keeps its place, with the reason in the column 'error'.
 
 A run that was interrupted, in whatever way, goes on where it was: give the same command again. Until it is complete,
 OUT.part has the rows that are finished.
@@ -55,6 +55,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--delimiter", metavar="CHAR", help="separator of a CSV input (default: found by itself)")
     parser.add_argument("--encoding", metavar="NAME", help="encoding of a CSV input (default: found by itself)")
+    parser.add_argument("--sheet", metavar="NAME", help="sheet of an Excel input (default: the first)")
     parser.add_argument(
         "--empty",
         choices=("skip", "ask"),

@@ -13,7 +13,7 @@ from decided.backend import check_options, open_backend
 from decided.errors import InputError
 from decided.extras import install_command
 from decided.settings import Settings
-from decided.tables.run import Task, ask_rows, columns_of
+from decided.tables.run import Finished, Task, ask_rows, columns_of
 from decided.tables.tables import Row, format_of, missing_column
 
 _ROWS_PER_BLOCK = 256
@@ -80,12 +80,13 @@ class RowWorker:
         import pyarrow
 
         rows = [Row(values) for values in block.to_pylist()]
-        added: list[dict[str, Any]] = [{} for _ in rows]
+        added: list[dict[str, Any]] = []
 
-        def settle(number: int, values: dict[str, Any]) -> None:
-            added[number] = values
+        def sink(finished: list[Finished]) -> None:
+            added.extend(values for _, values in finished)
 
-        self._loop.run_until_complete(ask_rows(self._task, self._asked, self._backend, list(enumerate(rows)), settle))
+        answering = ask_rows(self._task, iter(rows), self._asked, self._backend, sink, lambda _values: None)
+        self._loop.run_until_complete(answering)
         plain = {bool: pyarrow.bool_(), int: pyarrow.int64(), float: pyarrow.float64(), str: pyarrow.string()}
         for name, kind in self._asked.types.items():
             block = block.append_column(name, pyarrow.array([values[name] for values in added], plain[kind]))

@@ -1,7 +1,8 @@
 """`decided run`: a table in, the same table with answers out. Rows are asked side by side and written in order.
 
 Of the rows that were taken from the input, at most `concurrency` are not yet written, whatever the order in which their
-answers come: that bounds the memory, and it bounds what a run that is killed has asked in vain.
+answers come: that bounds the memory. How many of them are asked at a time follows the answers (`paced.py`), so that a
+run that is killed has asked for about a second in vain.
 """
 
 import asyncio
@@ -20,20 +21,20 @@ from decided import questions
 from decided.backend import Backend, check_options, open_backend
 from decided.contract.types import encode
 from decided.errors import InputError
+from decided.paced import Paced
 from decided.progress import Progress
 from decided.settings import Settings
-from decided.tables import parquet
+from decided.tables import excel, parquet
 from decided.tables.columns import EMPTY, Columns
 from decided.tables.dialect import DELIMITERS, LATIN
 from decided.tables.resumable import Spool
 from decided.tables.summary import Summary
-from decided.tables.tables import Row, RowText, Table, format_of, is_empty, missing_column, state_of
-
-_ROWS_PER_REQUEST = 16
+from decided.tables.tables import BINARY, Row, RowText, Table, format_of, is_empty, missing_column, state_of
 
 Finished = tuple[Row, dict[str, Any]]
 Sink = Callable[[list[Finished]], None]
 Settle = Callable[[int, dict[str, Any]], None]
+Settled = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +50,7 @@ class Task:
     state_columns: tuple[str, ...] = ()
     encoding: str | None = None
     delimiter: str | None = None
+    sheet: str | None = None
     empty: str = "skip"
     """What becomes of a row without a text: `skip` it, or `ask` all the same."""
     probabilities: bool = True
@@ -67,6 +69,7 @@ async def run(settings: Settings, task: Task) -> None:
         task.input_format or ("jsonl" if task.source == "-" else format_of(task.source, "INPUT")),
         task.encoding,
         task.delimiter,
+        task.sheet,
     )
     asked = columns_of(task)
     kind = "jsonl" if task.out is None else format_of(str(task.out), "--out")
@@ -90,6 +93,11 @@ def _check(task: Task, table: Table, asked: Columns, kind: str) -> None:
     """What can be known to fail later fails now."""
     if kind == "parquet":
         parquet.check_that_it_can_be_used(f"--out {task.out}")
+    if kind == "xlsx":
+        excel.check_that_it_can_be_used(f"--out {task.out}")
+        excel.check_that_it_fits(table.count() or 0, len(asked.types))
+    if table.kind == "xlsx" and task.sheet is None and len(names := excel.sheets(Path(table.source))) > 1:
+        print(f"{table.source}: reading the sheet {names[0]!r} of {len(names)}; --sheet names another", file=sys.stderr)
     if task.out is not None and not task.out.parent.is_dir():
         raise InputError(f"--out {task.out}: the directory does not exist")
     first = table.first()
@@ -97,6 +105,8 @@ def _check(task: Task, table: Table, asked: Columns, kind: str) -> None:
         return
     if table.kind in DELIMITERS and task.encoding is None and table.dialect().encoding == LATIN:
         print(f"{table.source} is not UTF-8: read as Windows-1252; --encoding says otherwise", file=sys.stderr)
+    if not task.state_columns and "state" not in first.values and len(first.values) > 1 and sys.stderr.isatty():
+        print("asking about whole rows, all columns together; --state-column names the text", file=sys.stderr)
     for name in asked.types:
         if name in first.values:
             raise InputError(f"the input has a column {name!r} already: give the question, or the column, another name")
@@ -119,7 +129,7 @@ async def _to_file(
     task: Task, out: Path, kind: str, table: Table, asked: Columns, backend: Backend, temperature: str
 ) -> None:
     added = asked.types
-    written = "jsonl" if kind == "parquet" else kind
+    written = "jsonl" if kind in BINARY else kind
     names = [*table.columns(), *added] if written != "jsonl" else []
     words = RowText(written, names, table.dialect().delimiter)
     identity = {
@@ -143,12 +153,16 @@ async def _to_file(
         if not isinstance(error, InputError) and spool.rows:
             print(f"\n{spool.rows:,} rows saved: run the same command to resume", file=sys.stderr)
         raise
-    if kind != "parquet":
+    if kind not in BINARY:
         spool.finish()
         return
     spool.commit()
     made = out.with_name(out.name + ".making")
-    parquet.write(made, lambda: _read_back(spool.part), Path(table.source) if table.kind == "parquet" else None, added)
+    if kind == "parquet":
+        same = Path(table.source) if table.kind == "parquet" else None
+        parquet.write(made, lambda: _read_back(spool.part), same, added)
+    else:
+        excel.write(made, lambda: _read_back(spool.part), added)
     spool.finish(made)
 
 
@@ -172,20 +186,14 @@ async def _through(
     progress: Progress,
     summary: Summary,
 ) -> None:
-    window = _Window(rows, sink, task.concurrency or backend.rows_in_flight, progress, summary)
-    per_request = max(1, min(_ROWS_PER_REQUEST, window.size // 2))  # two requests at least: no gap between them
     began = time.monotonic()
 
-    async def work() -> None:
-        while chunk := await window.take(per_request):
-            await ask_rows(task, asked, backend, chunk, window.settle)
+    def settled(added: dict[str, Any]) -> None:
+        summary.add(added)
+        progress.advance()
 
     try:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(window.size // per_request):
-                group.create_task(work())
-    except BaseExceptionGroup as failures:
-        raise failures.exceptions[0] from None
+        await ask_rows(task, rows, asked, backend, sink, settled)
     finally:
         progress.close()
     lines = summary.lines(time.monotonic() - began)
@@ -195,7 +203,21 @@ async def _through(
         print(next(lines), file=sys.stderr)
 
 
-async def ask_rows(task: Task, asked: Columns, backend: Backend, chunk: list[tuple[int, Row]], settle: Settle) -> None:
+async def ask_rows(
+    task: Task, rows: Iterator[Row], asked: Columns, backend: Backend, sink: Sink, settled: Settled
+) -> None:
+    """Ask about every row. The sink gets them in order; `settled` hears of each as soon as it is answered."""
+    paced = Paced(backend, task.concurrency)
+    window = _Window(rows, sink, paced.most, settled)
+    try:
+        async with asyncio.TaskGroup() as group:
+            while chunk := await window.take(paced.per_request):
+                group.create_task(_ask(task, asked, paced, chunk, window.settle))
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+
+
+async def _ask(task: Task, asked: Columns, paced: Paced, chunk: list[tuple[int, Row]], settle: Settle) -> None:
     """Ask about some rows, each with its number; settle each as soon as it is answered."""
     numbers, states = [], []
     for number, row in chunk:
@@ -211,33 +233,31 @@ async def ask_rows(task: Task, asked: Columns, backend: Backend, chunk: list[tup
             settle(number, asked.failed(f"the column {missing} is missing"))
         except ValueError as problem:
             settle(number, asked.failed(str(problem)))
-    if states:
-        async with aclosing(backend.batch(states, asked.questions)) as results:
-            async for result in results:
-                settle(numbers[result.index], asked.values(result))
+    async with aclosing(paced.batch(states, asked.questions)) as results:
+        async for result in results:
+            settle(numbers[result.index], asked.values(result))
 
 
 class _Window:
     """The rows between input and output."""
 
-    def __init__(self, rows: Iterator[Row], sink: Sink, size: int, progress: Progress, summary: Summary) -> None:
-        self.size = size
-        self.written = 0
-        self._summary = summary
+    def __init__(self, rows: Iterator[Row], sink: Sink, size: int, settled: Settled) -> None:
         self._rows = enumerate(rows)
         self._sink = sink
         self._room = size
-        self._progress = progress
+        self._settled = settled
+        self._written = 0
         self._open: dict[int, Row] = {}
         self._done: dict[int, dict[str, Any]] = {}
         self._freed = asyncio.Event()
 
     async def take(self, number: int) -> list[tuple[int, Row]]:
-        """The next rows, as soon as there is room for so many; fewer, or none, at the end of the input."""
-        while self._room < number:
+        """The next rows, as soon as there is room for some; none at the end of the input."""
+        await asyncio.sleep(0)  # what was taken before is asked before more is read
+        while not self._room:
             self._freed.clear()
             await self._freed.wait()
-        chunk = list(islice(self._rows, number))
+        chunk = list(islice(self._rows, min(number, self._room)))
         self._room -= len(chunk)
         self._open |= dict(chunk)
         return chunk
@@ -245,12 +265,11 @@ class _Window:
     def settle(self, number: int, added: dict[str, Any]) -> None:
         """A row is finished. It is written when all before it are."""
         self._done[number] = added
-        self._summary.add(added)
-        self._progress.advance()
+        self._settled(added)
         ready = []
-        while self.written in self._done:
-            ready.append((self._open.pop(self.written), self._done.pop(self.written)))
-            self.written += 1
+        while self._written in self._done:
+            ready.append((self._open.pop(self._written), self._done.pop(self._written)))
+            self._written += 1
         if ready:
             self._sink(ready)
             self._room += len(ready)

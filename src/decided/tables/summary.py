@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from decided.contract.types import Choice, Noul, compact
 from decided.progress import clock_time
 from decided.tables.columns import ERROR, Columns
 
@@ -39,10 +40,15 @@ class Summary:
         for name, counts in self._answers.items():
             if answered:
                 yield f"\n{name}  (mean confidence {self._confidence[name] / answered:.2f})"
-                yield from self._spread(counts, answered)
+                yield from self._spread(name, counts, answered)
 
-    def _spread(self, counts: Counter[str], answered: int) -> Iterator[str]:
+    def _spread(self, name: str, counts: Counter[str], answered: int) -> Iterator[str]:
+        """The commonest first; levels in their own order."""
         shown = counts.most_common(_MOST)
+        question = self._columns.questions[name]
+        if not isinstance(question, Choice | Noul):
+            order = [compact(label) for label in question.criteria]
+            shown.sort(key=lambda entry: order.index(entry[0]) if entry[0] in order else len(order))
         width = min(_WIDE, max(len(answer) for answer, _ in shown))
         for answer, count in shown:
             bar = "#" * round(_BAR * count / answered)

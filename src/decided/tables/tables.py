@@ -1,4 +1,4 @@
-"""Tables of any length, a row at a time: CSV, lines of JSON, and Parquet, from a file or standard input."""
+"""Tables of any length, a row at a time: CSV, lines of JSON, Parquet and Excel, from a file or standard input."""
 
 import csv
 import io
@@ -15,10 +15,19 @@ import msgspec
 from decided.contract.decoding import read_object
 from decided.contract.types import compact
 from decided.errors import InputError, Unreadable
-from decided.tables import parquet
+from decided.tables import excel, parquet
 from decided.tables.dialect import DELIMITERS, SAMPLE_BYTES, Dialect, sniff
 
-FORMATS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+FORMATS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+    ".xlsx": "xlsx",
+}
+BINARY = {"parquet": "Parquet", "xlsx": "Excel"}
+"""Formats that are read by a library, and written when all rows are there."""
 
 
 class Row(NamedTuple):
@@ -39,14 +48,22 @@ def format_of(path: str, flag: str) -> str:
 class Table:
     """A table to be read from its first row: a file as often as one likes, standard input once."""
 
-    def __init__(self, source: str, kind: str, encoding: str | None = None, delimiter: str | None = None) -> None:
+    def __init__(
+        self,
+        source: str,
+        kind: str,
+        encoding: str | None = None,
+        delimiter: str | None = None,
+        sheet: str | None = None,
+    ) -> None:
         self.source = source
         self.kind = kind
         self._asked = (encoding, delimiter)
+        self._sheet = sheet
         self._dialect: Dialect | None = None
         self.is_file = source != "-"
-        if kind == "parquet" and not self.is_file:
-            raise InputError("Parquet cannot be read from standard input: name a file")
+        if kind in BINARY and not self.is_file:
+            raise InputError(f"{BINARY[kind]} cannot be read from standard input: name a file")
         if self.is_file and not Path(source).is_file():
             raise InputError(f"{source} cannot be read: there is no such file")
         self._coming: Iterator[Row] | None = None
@@ -91,6 +108,10 @@ class Table:
         try:
             if self.kind == "parquet":
                 yield from (Row(values) for values in parquet.rows(Path(self.source)))
+                return
+            if self.kind == "xlsx":
+                found = excel.rows(Path(self.source), self._sheet)
+                yield from (Row(values, problem) for _, values, problem in found)
                 return
             with Path(self.source).open("rb", SAMPLE_BYTES) if self.is_file else sys.stdin.buffer as stream:
                 if self.kind == "jsonl":
