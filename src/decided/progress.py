@@ -49,7 +49,8 @@ def bar(done: int, total: int | None, elapsed_s: float, unit: str, before: int =
         return f"{done} {unit}  {rate:.1f}/s"
     filled = _WIDTH * done // max(total, 1)
     drawn = "#" * filled + "." * (_WIDTH - filled)
-    left = clock_time((total - done) / rate) if rate and elapsed_s >= _FORETELLS_S else "?"
+    foretold = rate and (elapsed_s >= _FORETELLS_S or done == total)
+    left = clock_time((total - done) / rate) if foretold else "?"
     return f"[{drawn}] {done}/{total} {unit}  {rate:.1f}/s  {left} left"
 
 

@@ -50,7 +50,8 @@ def test_the_report_has_what_the_rows_say(decided: Run, path: Path, server: Serv
 
 def test_a_table_for_people(decided: Run, path: Path) -> None:
     done = decided("eval", path)
-    assert done.out.startswith("fake: 120 lines\n\nall questions\n")
+    first, *_ = done.out.splitlines()
+    assert re.fullmatch(rf"fake on {re.escape(str(path))}, \d{{4}}-\d\d-\d\d: 120 lines", first)
     assert "Is it so? (noul)" in done.out
     assert re.search(r"fake +60 +80\.0% +68\.2%-88\.2% ", done.out)  # the interval after Wilson
     assert "confidence from   0.00" in done.out
@@ -101,14 +102,16 @@ def _first(asked: ReceivedRequest) -> Scripted:
 
 def test_a_server_gives_the_same_report(decided: Run, path: Path, server: Server) -> None:
     here, there = decided("eval", path, "--json"), decided("eval", path, "--json", "--server", server.url)
-    assert json.loads(here.out) == json.loads(there.out)
+    told = json.loads(there.out)
+    assert told["settings"] == [f"server {server.url}"]
+    assert json.loads(here.out) == told | {"settings": []}
 
 
 def test_lines_that_cannot_be_used_are_named_and_left_out(decided: Run, tmp_path: Path) -> None:
     rows = [{"state": state, "question": NOUL, "answer": True} for state in ("a", "FAIL", "b")]
     path = written(tmp_path / "labels.jsonl", [{"state": 1}, *rows])
     done = decided("eval", path)
-    assert done.out.startswith("fake: 2 lines, 2 skipped\n")
+    assert ": 2 lines, 2 skipped\n" in done.out
     assert "skipped line 1" in done.err
     assert "skipped line 3: inference failed" in done.err
 

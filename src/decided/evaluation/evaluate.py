@@ -1,30 +1,30 @@
 """`decided eval`: ask labelled questions and say how good the answers are, of one model, or of two on the same rows."""
 
-import asyncio
 import dataclasses
+import datetime
 import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import aclosing
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
-from decided.backend import Backend, check_options, open_backend
+from decided import questions
 from decided.client.protocol import origin
-from decided.contract.types import Answer, Noul, Question, compact, type_of
-from decided.errors import InputError, ModelError
-from decided.evaluation import html, labelled, report
-from decided.evaluation.labelled import BadLine, LabelledRow, Line
-from decided.evaluation.report import Report, Section
-from decided.evaluation.scoring import Scored
-from decided.progress import Progress
-from decided.settings import Settings
+from decided.contract.types import MAX_OPTIONS, Noul, Question, compact, type_of
+from decided.errors import InputError
+from decided.evaluation import html, labelled, report, verdict
+from decided.evaluation.labelled import BadLine, LabelledRow
+from decided.evaluation.labels import read_labels
+from decided.evaluation.report import Case, Report, Section
+from decided.evaluation.survey import Survey, Wording, survey
+from decided.settings import Settings, all_settings, default_of
 
-_LINES_AT_A_TIME = 64
 _COMPLAINTS_SHOWN = 20
 _MOST_SECTIONS = 20
+_TOLD = ("revision", "dtype", "device", "temperature", "profiles", "rotations")
+"""Settings that answers may hang on."""
 
 Key = tuple[str, str, tuple[str, ...]]
 """What the questions of a section share: their title, their type and, where they do, their options."""
@@ -35,32 +35,45 @@ class Task:
     """What the command was told: labelled rows in, a report out."""
 
     labels: str
+    questions: Path | None = None
+    """With them, the labels are a table with a column for each; without, lines of labelled questions."""
+    state_columns: tuple[str, ...] = ()
+    input_format: str | None = None
     json: bool = False
     html: Path | None = None
     limit: int | None = None
     against: str | None = None
+    against_questions: Path | None = None
+    concurrency: int | None = None
     server: str | None = None
     api_key: str | None = None
 
 
+class Contestant(NamedTuple):
+    """Who answers: a model with its settings, or a server with its key; perhaps with another wording."""
+
+    settings: Settings
+    server: str | None = None
+    api_key: str | None = None
+    wording: Wording | None = None
+    remark: str = ""
+    """What sets it apart from another of the same model."""
+
+
 async def evaluate(settings: Settings, task: Task) -> None:
     """Ask and report. Raises StartError when that is not possible."""
-    if task.html is not None and (task.html.is_dir() or not task.html.parent.is_dir()):
-        raise InputError(f"--html {task.html}: must be a file in a directory that exists")
-    lines = labelled.lines(labelled.content(task.labels), task.limit)
-    if not lines:
-        raise InputError(f"{labelled.named(task.labels)} is empty")
-    survey = await _survey(settings, task.server, task.api_key, lines)
-    other: Survey | None = None
-    if task.against is None and task.server is None and settings.profiles is not None:
-        other = await _survey(dataclasses.replace(settings, profiles=None), None, None, lines)
-        survey.model = f"{other.model} with profiles"
-    elif task.against is not None:
-        if task.against.startswith(("http://", "https://")):
-            other = await _survey(*_against(settings, task), lines)
-        else:
-            other = await _survey(dataclasses.replace(settings, model=task.against), None, None, lines)
-    found = _report(survey, other)
+    _check(task)
+    asked = None if task.questions is None else questions.read_file(task.questions)
+    first, second = _contestants(settings, task, asked)
+    unit = "line" if asked is None else "row"
+    rows, problems, skipped = _from_lines(task) if asked is None else _from_table(task, asked)
+    for problem in problems[:_COMPLAINTS_SHOWN]:
+        print(f"skipped {problem}", file=sys.stderr)
+    if not rows:
+        raise InputError(f"none of the {unit}s can be used")
+    one = await _ask(first, rows, task, unit)
+    other = None if second is None else await _ask(second, rows, task, unit)
+    found = _report(task, unit, skipped, (first, one), (second, other))
     if task.html is not None:
         try:
             task.html.write_text(html.html(found), encoding="utf-8")
@@ -74,113 +87,170 @@ async def evaluate(settings: Settings, task: Task) -> None:
             print(f"\nwritten: {task.html}")
 
 
-def _against(settings: Settings, task: Task) -> tuple[Settings, str | None, str | None]:
-    """The second server with its own key: a key goes to one origin, and never to another."""
-    if task.server is None or origin(task.server) == origin(task.against or ""):
-        return settings, task.against, task.api_key
-    return dataclasses.replace(settings, api_key=None), task.against, settings.against_api_key
+def _check(task: Task) -> None:
+    """What can be known to fail later fails now."""
+    if task.html is not None and (task.html.is_dir() or not task.html.parent.is_dir()):
+        raise InputError(f"--html {task.html}: must be a file in a directory that exists")
+    if task.questions is None and task.labels != "-" and Path(task.labels).suffix in (".csv", ".tsv", ".xlsx"):
+        raise InputError(f"{task.labels}: a table needs --questions FILE, and a column for each of the questions")
+    if task.against_questions is not None:
+        if task.questions is None:
+            raise InputError("--against-questions needs --questions: the wording to compare with")
+        if task.against is not None:
+            raise InputError("compare models with --against, or wordings with --against-questions, not both")
 
 
-async def _survey(settings: Settings, server: str | None, api_key: str | None, lines: Sequence[Line]) -> "Survey":
-    backend = await open_backend(settings, server, api_key)
-    survey = Survey(backend, Progress(len(lines), "lines", sys.stderr, time.monotonic))
-    try:
-        await survey.take(lines)
-    finally:
-        await backend.close()
-    if not survey.rows:
-        raise InputError("none of the lines can be used")
-    if survey.failed > len(survey.rows):  # the few that were answered may not be like the others
-        raise ModelError(f"{survey.model}: no answer to {survey.failed} of {survey.failed + len(survey.rows)} lines")
-    return survey
+# --- labels ---
 
 
-class Survey:
-    """A model is asked every line; what it said is kept by line and question."""
+LabelledRows = tuple[list[LabelledRow], list[str], int]
+"""Rows to ask about, what is to be said about others, and how many those are."""
 
-    def __init__(self, backend: Backend, progress: Progress) -> None:
-        self.model = backend.model
-        self.rows: dict[int, tuple[LabelledRow, list[Scored]]] = {}
-        self.bad = self.failed = 0
-        self._decider = backend
-        self._progress = progress
 
-    async def take(self, lines: Sequence[Line]) -> None:
-        waiting = iter(lines)
+def _from_lines(task: Task) -> LabelledRows:
+    rows, problems = [], []
+    found = labelled.lines(labelled.content(task.labels), task.limit)
+    if not found:
+        raise InputError(f"{labelled.named(task.labels)} is empty")
+    for line in found:
         try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(min(_LINES_AT_A_TIME, len(lines))):
-                    group.create_task(self._work_off(waiting))
-        except BaseExceptionGroup as failures:
-            raise failures.exceptions[0] from None
-        finally:
-            self._progress.close()
-
-    async def _work_off(self, waiting: Iterator[Line]) -> None:
-        for line in waiting:
-            try:
-                row = labelled.read_row(line, self._decider.max_options)
-            except BadLine as error:
-                self.bad += 1
-                self._complain(str(error))
-            else:
-                await self._ask(row)
-            self._progress.advance()
-
-    async def _ask(self, row: LabelledRow) -> None:
-        questions: dict[str, Question] = dict(zip(row.names, row.questions, strict=True))
-        check_options(self._decider, questions)
-        async with aclosing(self._decider.batch([row.state], questions)) as results:
-            async for result in results:
-                if result.response is None:
-                    self.failed += 1
-                    self._complain(f"line {row.line}: {result.error.message if result.error else 'no answer'}")
-                    continue
-                self.rows[row.line] = (
-                    row,
-                    [
-                        _score(result.response.answers[name], question, right)
-                        for name, question, right in zip(row.names, row.questions, row.right, strict=True)
-                    ],
-                )
-
-    def _complain(self, message: str) -> None:
-        if self.bad + self.failed <= _COMPLAINTS_SHOWN:
-            self._progress.say(f"skipped {message}")
+            rows.append(labelled.read_row(line, MAX_OPTIONS))
+        except BadLine as error:
+            problems.append(str(error))
+    return rows, problems, len(problems)
 
 
-def _score(answer: Answer, question: Question, right: int) -> Scored:
-    return Scored([answer.probabilities[key] for key in question.keys()], right, answer.confidence)  # noqa: SIM118
+def _from_table(task: Task, asked: dict[str, Question]) -> LabelledRows:
+    """The labels by row, each option under the number that it has in its question."""
+    found = read_labels(task.labels, task.input_format, asked, task.state_columns, task.limit, keep_repeated=True)
+    rows: dict[int, LabelledRow] = {}
+    for one in found.questions:
+        keys = list(one.question.keys())
+        for number, state, right in zip(one.rows, one.states, one.right, strict=True):
+            row = rows.setdefault(number, LabelledRow(number, state, [], [], []))
+            rows[number] = row._replace(
+                questions=[*row.questions, one.question],
+                right=[*row.right, keys.index(one.options[right])],
+                names=[*row.names, one.name],
+            )
+    empty = max((one.empty for one in found.questions), default=0)
+    told = [f"{empty} rows without a text" if empty > 1 else "a row without a text"] if empty else []
+    return [rows[number] for number in sorted(rows)], [*found.problems, *told], len(found.problems) + empty
 
 
-def _report(survey: Survey, other: Survey | None) -> Report:
+# --- who answers ---
+
+
+def _contestants(
+    settings: Settings, task: Task, asked: dict[str, Question] | None
+) -> tuple[Contestant, Contestant | None]:
+    first = Contestant(settings, task.server, task.api_key)
+    if task.against_questions is not None and task.questions is not None:
+        wording = questions.read_file(task.against_questions)
+        _check_wording(task.against_questions, asked or {}, wording)
+        names = [task.questions.name, task.against_questions.name]
+        if names[0] == names[1]:
+            names = [str(task.questions), str(task.against_questions)]
+        return first._replace(remark=names[0]), first._replace(wording=wording, remark=names[1])
+    if task.against is not None:
+        if not task.against.startswith(("http://", "https://")):
+            here = Contestant(dataclasses.replace(settings, model=task.against), remark="in this process")
+            return first._replace(remark=f"at {task.server}" if task.server else ""), here
+        key = task.api_key
+        if task.server is not None and origin(task.server) != origin(task.against):
+            # a key goes to one origin, and never to another
+            settings, key = dataclasses.replace(settings, api_key=None), settings.against_api_key
+        where = f"at {task.server}" if task.server else "in this process"
+        return first._replace(remark=where), Contestant(settings, task.against, key, remark=f"at {task.against}")
+    if task.server is None and settings.profiles is not None:
+        without = Contestant(dataclasses.replace(settings, profiles=None), remark="without profiles")
+        return first._replace(remark="with profiles"), without
+    return first, None
+
+
+def _check_wording(path: Path, first: dict[str, Question], second: dict[str, Question]) -> None:
+    """Another wording of the same questions: the labels must mean the same in both."""
+    if first.keys() != second.keys():
+        name = min(first.keys() ^ second.keys())
+        raise InputError(f"--against-questions {path}: the question {name!r} is not in both files")
+    for name, question in first.items():
+        if type(question) is not type(second[name]) or {*question.keys()} != {*second[name].keys()}:
+            raise InputError(
+                f"--against-questions {path}: question {name!r} must have the same type and options as in the other "
+                "file; instructions and descriptions may differ"
+            )
+
+
+async def _ask(who: Contestant, rows: Sequence[LabelledRow], task: Task, unit: str) -> Survey:
+    server = (who.server, who.api_key)
+    return await survey(who.settings, server, rows, who.wording, task.concurrency, unit, sys.stderr)
+
+
+# --- the report ---
+
+
+def _report(
+    task: Task,
+    unit: str,
+    unusable: int,
+    first: tuple[Contestant, Survey],
+    second: tuple[Contestant | None, Survey | None],
+) -> Report:
     """Both are judged on the rows that both have answered."""
-    numbers = sorted(survey.rows.keys() & other.rows.keys() if other else survey.rows.keys())
-    groups = _group([survey.rows[number][0] for number in numbers])
-    first = [scored for number in numbers for scored in survey.rows[number][1]]
-    second = [scored for number in numbers for scored in other.rows[number][1]] if other else []
-    sections = []
-    for (title, kind, names), places in groups.items():
-        others = [second[place] for place in places] if other else []
-        sections.append(Section.of(title, kind, names, [first[place] for place in places], others))
-    skipped = survey.bad + survey.failed
+    (who, one), (rival, other) = first, second
+    same = other is not None and one.model == other.model
+    names = [one.model, other.model] if other is not None else [one.model]
+    if same and rival is not None:
+        names = [who.remark or one.model, rival.remark or f"{one.model} again"]
+    sections = [Section.of(*key, cases) for key, cases in _group(one, other).items()]
     if len(sections) > 1:
-        sections.insert(0, Section.of("all questions", "", (), first, second))
-    return Report(survey.model, other.model if other else None, len(numbers), skipped, sections)
+        every = [case for cases in _group(one, other).values() for case in cases]
+        sections.insert(0, Section.of("all questions", "", (), every))
+    found = Report(
+        model=one.model,
+        against=other.model if other is not None else None,
+        names=names,
+        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        labels=labelled.named(task.labels),
+        unit=unit,
+        settings=_settings_in_words(who, task),
+        lines=len(one.rows.keys() & other.rows.keys() if other else one.rows.keys()),
+        skipped=unusable + one.bad + one.failed,
+        sections=sections,
+    )
+    identical = same and rival is not None and who[:4] == rival[:4]
+    return msgspec.structs.replace(
+        found, verdict=verdict.sentences(found, identical), next_steps=verdict.next_steps(found, task.questions)
+    )
 
 
-def _group(rows: Sequence[LabelledRow]) -> dict[Key, list[int]]:
+def _settings_in_words(who: Contestant, task: Task) -> list[str]:
+    """What is not as it is by default, of what answers may hang on."""
+    found = [f"questions {task.questions}"] if task.questions is not None else []
+    if task.limit is not None:
+        found.append(f"limit {task.limit}")
+    if who.server is not None:
+        return [*found, f"server {who.server}"]
+    for item in all_settings():
+        value = getattr(who.settings, item.name)
+        if item.name in _TOLD and value != default_of(item):
+            found.append(f"{item.name} {value}")
+    return found
+
+
+def _group(one: Survey, other: Survey | None) -> dict[Key, list[Case]]:
     """Questions with the same words and options together; if that makes too many groups, all of a type."""
-    exact: dict[Key, list[int]] = {}
-    coarse: dict[Key, list[int]] = {}
-    place = 0
-    for row in rows:
-        for name, question in zip(row.names, row.questions, strict=True):
+    exact: dict[Key, list[Case]] = {}
+    coarse: dict[Key, list[Case]] = {}
+    for number in sorted(one.rows.keys() & other.rows.keys() if other else one.rows.keys()):
+        row, said = one.rows[number]
+        others = other.rows[number][1] if other else [None] * len(said)
+        for name, question, scored, rival in zip(row.names, row.questions, said, others, strict=True):
             kind = type_of(question)
-            names = tuple(question.keys())
+            options = tuple(question.keys())
             title = compact(question.instructions) if question.instructions else name
-            exact.setdefault((title, kind, names), []).append(place)
-            shared = names if isinstance(question, Noul) else ()
-            coarse.setdefault((f"all of type {kind}", kind, shared), []).append(place)
-            place += 1
+            case = Case(number, row.state, name, question, scored, rival)
+            exact.setdefault((title, kind, options), []).append(case)
+            shared = options if isinstance(question, Noul) else ()
+            coarse.setdefault((f"all of type {kind}", kind, shared), []).append(case)
     return exact if len(exact) <= _MOST_SECTIONS else coarse

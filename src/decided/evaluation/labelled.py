@@ -9,7 +9,8 @@ from decided.contract.decoding import option_number, quote, read_object, read_re
 from decided.contract.types import Question, encode
 from decided.errors import DecidedError, InputError, Invalid
 
-_ALONE = "question"
+ALONE = "question"
+"""The name of a question that stands alone on its line."""
 
 
 class Line(NamedTuple):
@@ -74,7 +75,7 @@ def _in_plural(row: dict[str, Any]) -> dict[str, Any]:
         raise Invalid("use 'question' with 'answer', or 'questions' with 'answers', not both")
     if "answer" not in row:
         raise Invalid("the field 'answer' is missing")
-    return {**row, "questions": {_ALONE: row["question"]}, "answers": {_ALONE: row["answer"]}}
+    return {**row, "questions": {ALONE: row["question"]}, "answers": {ALONE: row["answer"]}}
 
 
 def _right(questions: dict[str, Question], answers: object) -> list[int]:

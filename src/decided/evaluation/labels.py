@@ -12,7 +12,7 @@ from decided.errors import InputError, Invalid
 from decided.evaluation import labelled
 from decided.evaluation.labelled import BadLine
 from decided.profiles.fingerprint import canonical_keys, fingerprint
-from decided.tables.tables import Row, Table, format_of
+from decided.tables.tables import Row, Table, format_of, missing_column
 
 _YES, _NO = frozenset({"true", "yes", "y", "1"}), frozenset({"false", "no", "n", "0"})
 
@@ -81,12 +81,18 @@ class Labels:
 
 
 def read_labels(
-    source: str, kind: str | None, asked: Mapping[str, Question] | None, columns: Sequence[str], limit: int | None
+    source: str,
+    kind: str | None,
+    asked: Mapping[str, Question] | None,
+    columns: Sequence[str],
+    limit: int | None,
+    keep_repeated: bool = False,
 ) -> Labels:
-    """With questions, a table of a column for each; without, lines of labelled questions."""
+    """With questions, a table of a column for each; without, lines of labelled questions. To learn from, the same text
+    with the same label counts once; to judge by, as often as it comes."""
     chosen = kind or ("jsonl" if source == "-" else format_of(source, "LABELS"))
     found = _from_lines(source, limit) if asked is None else _from_table(Table(source, chosen), asked, columns, limit)
-    for one in found.questions:
+    for one in () if keep_repeated else found.questions:
         one.tidy()
     if not found.rows:
         raise InputError(f"{labelled.named(source)} is empty")
@@ -144,7 +150,8 @@ def _text_columns(table: Table, asked: Mapping[str, Question], columns: Sequence
     first = table.first()
     there = list(first.values) if first is not None else []
     if missing := [name for name in asked if there and name not in there and table.kind != "jsonl"]:
-        raise InputError(f"the labels have no column {missing[0]!r}: each question needs one of its name")
+        said = missing_column(missing[0], there).replace("the input has", "the labels have", 1)
+        raise InputError(f"{said}. Each question needs a column of its name")
     if columns:
         return columns
     for name in ("state", "text"):

@@ -15,7 +15,10 @@ import msgspec
 from decided.evaluation.fitting import Bin, Judged, figures, reliability
 
 THRESHOLDS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
+TARGET = 0.95
+"""How often answers should be right that are acted on without a look."""
 
+_FEWEST_TO_ACT = 20
 _Z = NormalDist().inv_cdf(0.975)
 _DRAWS = 10_000
 _FLOOR_DRAWS = 200
@@ -130,6 +133,17 @@ def macro_f1(table: Sequence[Sequence[int]]) -> float:
 def coverage(rows: Sequence[Scored], threshold: float) -> Coverage:
     kept = [row.hit for row in rows if row.confidence >= threshold]
     return Coverage(threshold, len(kept) / len(rows), wilson(sum(kept), len(kept)) if kept else None)
+
+
+def act_from(rows: Sequence[Scored]) -> Coverage | None:
+    """The lowest confidence from which on enough answers are right; none if there is no such, or too few rows."""
+    for step in range(100):
+        found = coverage(rows, step / 100)
+        if round(found.share * len(rows)) < _FEWEST_TO_ACT or found.accuracy is None:
+            return None
+        if found.accuracy.value >= TARGET:
+            return found
+    return None
 
 
 def coverage_curve(rows: Sequence[Scored]) -> list[tuple[float, float]]:
