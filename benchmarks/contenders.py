@@ -136,9 +136,11 @@ def _wait_for_answer(server: Server, until: float, key: str) -> None:
     raise StartError(f"{server.name} did not answer within {START_S:.0f} s")
 
 
-def decided_command(kind: str, *flags: str) -> list[str]:
-    """The real command line of this project, with the benchmark's models added to its table of kinds."""
-    return [sys.executable, str(HERE / "noop.py"), "serve", "--host", HOST, "--model", kind, *flags]
+def decided_command(kind: str, *flags: str, checkout: Path | None = None) -> list[str]:
+    """The real command line of this project, with the benchmark's models added to its table of kinds. Or that of another
+    checkout, in its environment."""
+    program = [str(checkout / ".venv/bin/python"), str(checkout / "benchmarks/noop.py")] if checkout else None
+    return [*(program or [sys.executable, str(HERE / "noop.py")]), "serve", "--host", HOST, "--model", kind, *flags]
 
 
 def bare_command() -> list[str]:

@@ -5,15 +5,17 @@ Three servers answer the same 800-byte request with three questions, one after t
   decided      this project's real command line around a model that answers at once
   bare         uvicorn and one ASGI function with the same JSON work and nothing else: the floor
   opendecider  the nearest open peer, its own application around a fake model, in an environment of its own
+  earlier      with --against CHECKOUT: another version of this project, after `make install` there
 
 Each server runs on one core, the load generator on another. It keeps N connections busy: every connection sends its
 next request when the last is answered. Ratios are of rates in the same round, so that a noisy neighbour hurts both
 sides alike; printed are the median ratio and the range of the middle half. CPU is the server's own, all its threads,
 per request, and its ratio stands beside the other.
 
-Targets: decided reaches at least 0.8 of bare and 4 times opendecider, at every N. The verdict goes by the rates. Where
-other processes kept bare waiting for its core for more than a tenth of the time it goes by CPU instead, and says so: a
-server of several threads gets more of a contended core, which says nothing about the server.
+Targets: decided reaches at least 0.8 of bare, 4 times opendecider and 0.95 of an earlier version, at every N. The
+verdict goes by the rates. Where other processes kept bare waiting for its core for more than a tenth of the time it goes
+by CPU instead, and says so: a server of several threads gets more of a contended core, which says nothing about the
+server.
 """
 
 import argparse
@@ -42,9 +44,9 @@ from loadgen import closed_loop
 from report import milliseconds, percentile, progress, spread, table, write_json
 from workload import BODIES, SINGLE, http_request, small_body
 
-OURS, BARE, RIVAL = "decided", "bare", "opendecider"
+OURS, BARE, RIVAL, EARLIER = "decided", "bare", "opendecider", "earlier"
 CONTENDED = 0.1
-TARGETS = {BARE: 0.8, RIVAL: 4.0}
+TARGETS = {BARE: 0.8, RIVAL: 4.0, EARLIER: 0.95}
 WARM_UP_S = 0.5
 
 
@@ -155,6 +157,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="three rounds of 0.4 s: about 15 s, for a first look")
     parser.add_argument("--peer-python", type=Path, help=f"a Python that has {PEER}; else one is made in --scratch")
     parser.add_argument("--no-peer", action="store_true", help="leave the peer out")
+    parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="another version, installed in its folder")
     parser.add_argument("--scratch", type=Path, default=HERE.parent / ".bench", help="ignored folder for the peer")
     parser.add_argument(
         "--log-level",
@@ -179,6 +182,9 @@ def main() -> int:
     given = parse()
     cores = Cores.pick()
     commands = {OURS: decided_command("noop", "--log-level", given.log_level), BARE: bare_command()}
+    if given.against:
+        earlier = given.against.resolve()
+        commands[EARLIER] = decided_command("noop", "--log-level", given.log_level, checkout=earlier)
     absent = ""
     if not given.no_peer:
         try:
