@@ -93,6 +93,17 @@ def test_what_chance_suggests_is_not_recommended() -> None:
     assert all(found.after.calibration_error <= found.before.calibration_error for found in kept)
 
 
+@pytest.mark.parametrize("degrees", [0.8, 1.0, 1.2, 1.5])
+def test_what_is_recommended_helps_on_fresh_rows(degrees: float) -> None:
+    """Small sets of labels, and what their temperatures do to a thousand rows of the same model."""
+    fresh = rows(degrees, 1000, 10_000)
+    bare = fitting.figures(fresh, 1.0)
+    fitted = [fitting.fit(rows(degrees, 60, seed)) for seed in range(20)]
+    losses = [fitting.figures(fresh, one.temperature).log_loss for one in fitted if one.temperature != 1]
+    assert sum(loss - bare.log_loss for loss in losses) <= 0.005 * len(fitted)
+    assert sum(loss > bare.log_loss + 0.01 for loss in losses) <= 2
+
+
 @pytest.mark.parametrize("degrees", [0.3, 0.7, 1.6, 4.0])
 def test_a_known_temperature_is_found_again(degrees: float) -> None:
     judged = rows(degrees, 4000)

@@ -67,9 +67,17 @@ class FittingSurvey:
 
     def __init__(self, engine: Engine, progress: Progress) -> None:
         self.engine = engine
-        self.judged: dict[str, list[Judged]] = {kind: [] for kind in QUESTION_TYPES}
+        self._judged: list[tuple[int, str, Judged]] = []
         self.answered = self.bad = self.failed = self.cut = 0
         self._progress = progress
+
+    @property
+    def judged(self) -> dict[str, list[Judged]]:
+        """By type, and in the order of the lines: what is held back together must not hang on who was answered first."""
+        found: dict[str, list[Judged]] = {kind: [] for kind in QUESTION_TYPES}
+        for _, kind, one in sorted(self._judged, key=lambda row: row[0]):
+            found[kind].append(one)
+        return found
 
     async def take(self, lines: Sequence[labelled.Line], at_a_time: int) -> None:
         waiting = iter(lines)
@@ -106,7 +114,7 @@ class FittingSurvey:
             if len(weights) != len(question.keys()) or not is_distribution(weights):
                 raise InferenceFailed("the model gave no distribution over the options")
         for question, weights, right in found:
-            self.judged[type_of(question)].append(Judged([float(weight) for weight in weights], right))
+            self._judged.append((row.line, type_of(question), Judged([float(weight) for weight in weights], right)))
         self.answered += 1
         self.cut += any(verdict.cuts)
 
@@ -147,7 +155,8 @@ def _report(task: Task, survey: FittingSurvey, lines: int) -> None:
         raise InputError(f"{labelled.named(task.labels)}: none of the lines can be used")
     if survey.failed > survey.answered:  # the few that were answered may not be like the others
         raise ModelError(f"the model failed on {survey.failed} of {survey.failed + survey.answered} lines")
-    fits = {kind: fit(judged) for kind, judged in survey.judged.items() if judged}
+    judged = {kind: rows for kind, rows in survey.judged.items() if rows}
+    fits = {kind: fit(rows) for kind, rows in judged.items()}
     temperatures = {kind: one.temperature for kind, one in fits.items()}
     skipped = f", {survey.bad + survey.failed} skipped" if survey.bad + survey.failed else ""
     card = survey.engine.card
@@ -165,8 +174,8 @@ def _report(task: Task, survey: FittingSurvey, lines: int) -> None:
             diagram.Panel(
                 kind,
                 one,
-                reliability(survey.judged[kind], 1.0),
-                reliability(survey.judged[kind], one.temperature),
+                reliability(judged[kind], 1.0),
+                reliability(judged[kind], one.temperature),
             )
             for kind, one in fits.items()
         ]

@@ -132,7 +132,8 @@ def _curve(lesson: Lesson) -> str:
     following = step * min(0.8, max(0.3, step / max(middle - first, 1e-9))) if step else 0.0
     if following < 0.01:
         return f"by labels learnt from: {points}; more labels would change little"
-    return f"by labels learnt from: {points}; twice as many labels would add about {100 * following:.0f} points"
+    more = f"{100 * following:.0f} point{'s' if following >= 0.015 else ''}"
+    return f"by labels learnt from: {points}; twice as many labels would add about {more}"
 
 
 def _threshold(lesson: Lesson, target: float) -> str:
@@ -140,6 +141,8 @@ def _threshold(lesson: Lesson, target: float) -> str:
     if found is None:
         return f"no threshold can be shown to give {target:.0%}: label more, or ask for less with --target-accuracy"
     value, low, high = found.accuracy
+    if found.share == 1:
+        return f"no threshold is needed for {target:.0%}: {value:.0%} of all answers are right ({low:.0%} to {high:.0%})"
     return (
         f"from a probability of {found.probability:.2f} on, {value:.0%} of answers are right "
         f"({low:.0%} to {high:.0%}), and {found.share:.0%} of texts get there"

@@ -2,12 +2,13 @@
 
 import array
 import base64
+import math
 import sys
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
+from decided.contract.answers import is_distribution
 from decided.errors import InputError
 from decided.evaluation.labels import Evidence, LabelledQuestion, Source
 from decided.profiles.fingerprint import fingerprint
@@ -24,8 +25,7 @@ def read_outcomes(path: Path) -> tuple[Source, list[Evidence], list[str]]:
             for number, line in enumerate(_content(file).splitlines(), start=1):
                 try:
                     one = msgspec.json.decode(line, type=OutcomeLine)
-                    if not 0 <= one.right < len(one.question.keys()) == len(one.weights):
-                        raise ValueError("it does not fit its question")
+                    _check(one)
                     latest[one.request_id, one.index, fingerprint(one.question)] = one
                 except ValueError as error:  # what msgspec raises is a ValueError
                     problems.append(f"line {number} of {file}: {error}")
@@ -37,26 +37,37 @@ def read_outcomes(path: Path) -> tuple[Source, list[Evidence], list[str]]:
     if others:
         problems.append(f"{others} outcomes of answers by other models or weights than {source.model}")
     found: dict[str, Evidence] = {}
+    first_with: dict[str, str] = {}  # the same features: the same text, which must not be on both sides of a fold
     for (_, _, mark), one in latest.items():
         if (one.model, one.digest) == source:
-            _add(found.setdefault(mark, Evidence(LabelledQuestion(one.name, one.question))), one)
+            request = f"request {one.request_id}" + (f", index {one.index}" if one.index else "")
+            text = one.state or (first_with.setdefault(one.features, request) if one.features else request)
+            _add(found.setdefault(mark, Evidence(LabelledQuestion(one.name, one.question))), one, text)
     return source, list(found.values()), problems
 
 
-def _add(evidence: Evidence, one: OutcomeLine) -> None:
+def _add(evidence: Evidence, one: OutcomeLine, text: str) -> None:
     labels = evidence.labels
     keys = list(one.question.keys())
     labels.rows.append(len(labels.rows) + 1)
-    labels.states.append(one.state or f"request {one.request_id} {one.index}")
+    labels.states.append(text)
     labels.right.append(labels.options.index(keys[one.right]))
     evidence.weights.append([float(one.weights[keys.index(key)]) for key in labels.options])
     evidence.features.append(_unpack(one.features))
 
 
-def _unpack(packed: str) -> Any:
+def _check(one: OutcomeLine) -> None:
+    """What the types cannot say; ValueError says what is wrong."""
+    if not 0 <= one.right < len(one.question.keys()) == len(one.weights) or not is_distribution(one.weights):
+        raise ValueError("it does not fit its question")
+    if not all(map(math.isfinite, _unpack(one.features) or ())):
+        raise ValueError("its features are not finite")
+
+
+def _unpack(packed: str) -> "array.array[float] | None":
     if not packed:
         return None
-    numbers = array.array("f", base64.b64decode(packed))
+    numbers = array.array("f", base64.b64decode(packed, validate=True))
     if sys.byteorder == "big":
         numbers.byteswap()
     return numbers

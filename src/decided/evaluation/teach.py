@@ -22,6 +22,7 @@ from decided.errors import DecidedError, InferenceFailed, InputError, ModelError
 from decided.evaluation import labelled, lesson_report
 from decided.evaluation.labels import Evidence, Labels, Source, profile_path, read_labels
 from decided.evaluation.outcomes import read_outcomes
+from decided.profiles.fingerprint import fingerprint
 from decided.profiles.profile import identity
 from decided.progress import Progress
 from decided.retries import Backoff
@@ -100,14 +101,16 @@ def _conclude(task: Task, source: Source, evidence: Sequence[Evidence]) -> None:
         print("\n".join(lesson_report.text(one.labels, learnt, source.model, target)))
         asked_for_more = task.target_accuracy is not None or task.coverage is not None
         profile = lesson_report.profile_of(one.labels, learnt, source.model, source.weights, asked_for_more)
-        if profile is None:
+        kept += profile is not None
+        if task.out is None:
             continue
-        kept += 1
-        if task.out is not None:
+        path = profile_path(task.out, one.labels.name, fingerprint(one.labels.question))
+        if profile is not None:
             content = profile.encoded()
-            path = profile_path(task.out, one.labels.name, profile.fingerprint)
             _write(path, content)
             print(f"  written: {path} ({identity(profile, content)})")
+        elif path.exists():
+            print(f"  {path} is of an earlier run and stays: remove it, unless it was learnt from more than this")
     print()
     if not kept:
         print("nothing to serve: the model as it is does as well")

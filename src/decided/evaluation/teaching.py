@@ -241,13 +241,14 @@ def _doubts(shares: Floats, right: Ints) -> list[Doubt]:
 def threshold_for(shares: Floats, right: Ints, labels: int, target: float) -> Threshold | None:
     """The lowest probability from which answers are right as often as asked; none if the labels cannot show it.
 
-    Two right and two wrong answers are added to those counted: a handful of lucky rows proves nothing.
+    Shown is what holds a standard error below what was counted: of all probabilities that pass the lowest is taken, and
+    without that margin chance would choose it.
     """
     top = shares.max(axis=1)
     order = np.argsort(-top, kind="stable")
     hits, repeats = np.cumsum(shares.argmax(axis=1)[order] == right[order]), len(right) / labels
     taken = np.arange(1, len(right) + 1)
-    good = (hits / repeats + 2) / (taken / repeats + 4) >= target
+    good = _surely(hits / taken, taken / repeats) >= target
     ordered = top[order]
     good[:-1] &= ordered[:-1] > ordered[1:]  # equal probabilities are taken together
     if not good.any():
@@ -261,6 +262,12 @@ def threshold_for(shares: Floats, right: Ints, labels: int, target: float) -> Th
         (float(hits[last] / taken[last]), accuracy.low, accuracy.high),
         float(taken[last] / len(right)),
     )
+
+
+def _surely(share: Floats, rows: Floats) -> Floats:
+    """A share that was counted in so many rows, less a standard error (the lower end of Wilson's interval)."""
+    least: Floats = (share + 0.5 / rows - np.sqrt(share * (1 - share) / rows + 0.25 / rows**2)) / (1 + 1 / rows)
+    return least
 
 
 def sets_for(shares: Floats, right: Ints, labels: int, coverage: float) -> Sets:

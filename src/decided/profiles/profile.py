@@ -8,7 +8,6 @@ import array
 import base64
 import binascii
 import hashlib
-import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +20,8 @@ from decided.profiles.fingerprint import canonical_keys, fingerprint
 
 FORMAT = "decided-profile-1"
 MOST_BYTES = 32 * 2**20
+MOST = 1e9
+"""No number that labels teach comes near it, and sums of such numbers stay finite."""
 
 RECIPES = ("as it is", "bias", "head")
 """From the simplest: the model's probabilities untouched; sharpened and shifted; with a head on its features too."""
@@ -104,9 +105,12 @@ class Profile(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 def read_profile(path: Path) -> tuple[Profile, str]:
     """A profile and its identity, `name@digest`. Raises InputError that names the file."""
     try:
-        if path.stat().st_size > MOST_BYTES:
+        if not path.is_file():  # a pipe or a device would never end
+            raise ValueError("it is not a file")
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
             raise ValueError(f"it is larger than {MOST_BYTES // 2**20} MiB")
-        content = path.read_bytes()
         profile = msgspec.json.decode(content, type=Profile)
         check(profile)
     except OSError as error:
@@ -133,12 +137,12 @@ def check(profile: Profile) -> None:
     numbers = [profile.scale, *profile.bias]
     if profile.head is not None:
         numbers += _head_numbers(profile.head, options)
-    if profile.threshold is not None:
-        numbers.append(profile.threshold.probability)
-    if profile.sets is not None:
-        numbers.append(profile.sets.floor)
-    if not all(map(math.isfinite, numbers)) or profile.scale < 0:
-        raise ValueError("it holds numbers that are not finite, or a negative scale")
+    if profile.scale < 0 or not all(abs(number) <= MOST for number in numbers):  # false for what is no number
+        raise ValueError("it holds numbers that are not finite, or far too large, or a negative scale")
+    probabilities = [profile.threshold.probability] if profile.threshold is not None else []
+    probabilities += [profile.sets.floor] if profile.sets is not None else []
+    if not all(0 <= probability <= 1 for probability in probabilities):
+        raise ValueError("its threshold or its sets' floor is not a probability")
 
 
 def _head_numbers(head: Head, options: int) -> "array.array[float]":

@@ -114,6 +114,11 @@ def _check_model(path: Path, profile: Profile, model: str, weights: str, feature
             f"the profile {path} was learnt on other weights of {model} ({profile.weights}, and these are {weights}): "
             f"{again}"
         )
+    if profile.weights and not weights:
+        raise InputError(
+            f"the profile {path} was learnt on weights in process ({profile.weights}), and what {model} runs on here "
+            f"is not known: {again}"
+        )
     if profile.head is not None and not features:
         raise InputError(
             f"the profile {path} needs the features of a model in process, and {model} gives none: {again}"

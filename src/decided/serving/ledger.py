@@ -22,6 +22,8 @@ MOST_REMEMBERED_BYTES = 64 * 2**20
 MOST_FILE_BYTES = 64 * 2**20
 """The file is then put aside as FILE.1, in place of the one before."""
 _ENTRY_BYTES = 2000
+_WORDS = 3
+"""Bytes in memory for a byte of a question on the wire, or more."""
 
 
 class OutcomeLine(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -58,15 +60,7 @@ class _Remembered(NamedTuple):
     state: str
     outcomes: dict[str, int]
     """By question, those that are written already."""
-
-    @property
-    def size(self) -> int:
-        numbers = sum(map(len, self.verdict.weights)) + len(self.verdict.features if self.features else ())
-        return _ENTRY_BYTES + 8 * numbers + len(self.state)
-
-    @property
-    def features(self) -> bool:
-        return self.verdict.features is not None
+    size: int
 
 
 class Ledger:
@@ -78,6 +72,7 @@ class Ledger:
         self._card = card
         self._remembered: OrderedDict[tuple[str, int], _Remembered] = OrderedDict()
         self._bytes = 0
+        self._asked_last: tuple[Mapping[str, Question], int] = ({}, 0)  # the states of a batch share their questions
         try:
             with path.open("ab"):
                 pass
@@ -87,12 +82,19 @@ class Ledger:
     def remember(
         self, request_id: str, index: int, questions: Mapping[str, Question], verdict: Verdict, state: str
     ) -> None:
-        entry = _Remembered(questions, verdict, state if self.keep_texts else "", {})
+        kept = state if self.keep_texts else ""
+        size = _ENTRY_BYTES + self._size_of(questions) + _size_of_verdict(verdict) + len(kept)
+        entry = _Remembered(questions, verdict, kept, {}, size)
         self._forget(self._remembered.pop((request_id, index), None))
         self._remembered[request_id, index] = entry
         self._bytes += entry.size
         while self._bytes > MOST_REMEMBERED_BYTES:
             self._forget(self._remembered.popitem(last=False)[1])
+
+    def _size_of(self, questions: Mapping[str, Question]) -> int:
+        if questions is not self._asked_last[0]:
+            self._asked_last = questions, _WORDS * len(encode(questions))
+        return self._asked_last[1]
 
     def _forget(self, entry: _Remembered | None) -> None:
         if entry is not None:
@@ -146,6 +148,11 @@ class Ledger:
                 file.write(lines)
         except OSError as error:
             raise Unavailable(f"the outcomes cannot be written: {error.strerror or error}") from None
+
+
+def _size_of_verdict(verdict: Verdict) -> int:
+    features = 0 if verdict.features is None else len(verdict.features)
+    return 32 * sum(map(len, verdict.weights)) + 8 * features
 
 
 def older(path: Path) -> Path:
