@@ -1,6 +1,7 @@
 """The loop closes: answers, what turned out to be right, and what is learnt from it."""
 
 import json
+import math
 import re
 import subprocess
 from collections.abc import Iterator
@@ -9,8 +10,12 @@ from typing import Any
 
 import pytest
 
+from decided.contract.types import Noul, OutcomesRequest, Question
+from decided.engines.api import Verdict
+from decided.errors import UnknownRequest
+from decided.evaluation.outcomes import read_outcomes
 from decided.serving import ledger
-from decided.serving.ledger import Ledger
+from decided.serving.ledger import Ledger, pack
 from tests.profiles.shelf import TOPIC, written
 from tests.profiles.test_teach import teach
 from tests.support.fake_model import FakeModel
@@ -157,11 +162,34 @@ def test_a_file_that_cannot_be_used(tmp_path: Path) -> None:
     assert "there is no outcome that can be used" in done.stderr
 
 
-def test_memory_and_file_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from decided.contract.types import Noul, OutcomesRequest
-    from decided.engines.api import Verdict
-    from decided.errors import UnknownRequest
+def test_lines_that_are_damaged_are_told_and_texts_stay_together(tmp_path: Path) -> None:
+    def line(number: int, features: str, weights: str = "[1.0, 2.0]") -> str:
+        return (
+            f'{{"time": {number}, "request_id": "r{number}", "name": "late", "question": {json.dumps(NOUL)}, '
+            f'"weights": {weights}, "right": {number % 2}, "model": "fake", "features": "{features}"}}\n'
+        )
 
+    path = tmp_path / "o.jsonl"
+    good = [line(0, pack([1.0, 2.0])), line(1, pack([3.0, 4.0])), line(2, pack([1.0, 2.0]))]
+    bad = [line(3, "AAA"), line(4, "*"), line(5, pack([math.nan])), line(6, pack([1.0]), "[0.0, 0.0]")]
+    path.write_text("".join(good + bad))
+    _, (found,), problems = read_outcomes(path)
+    assert found.labels.states == ["request r0", "request r1", "request r0"]
+    assert [problem.split(" of ")[0] for problem in problems] == ["line 4", "line 5", "line 6", "line 7"]
+
+
+def test_large_questions_are_not_remembered_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "MOST_REMEMBERED_BYTES", 2**20)
+    kept = Ledger(tmp_path / "o.jsonl", FakeModel.card, False)
+    for number in range(20):
+        asked: dict[str, Question] = {"q": Noul(f"{number} " + "long " * 20_000)}
+        kept.remember(f"r{number}", 0, asked, Verdict([[1.0, 2.0]], 1), "text")
+    assert kept.record(OutcomesRequest("r19", {"q": True}))[0].recorded == 1
+    with pytest.raises(UnknownRequest):
+        kept.record(OutcomesRequest("r15", {"q": True}))
+
+
+def test_memory_and_file_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger, "MOST_REMEMBERED_BYTES", 10 * 2100)
     monkeypatch.setattr(ledger, "MOST_FILE_BYTES", 1000)
     path = tmp_path / "o.jsonl"

@@ -1,6 +1,7 @@
 """A server with profiles: what they change on the wire, and what they leave alone."""
 
 import math
+import os
 import re
 import signal
 from collections.abc import Callable, Iterator
@@ -9,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from decided.profiles.profile import Head, Threshold
+from decided.errors import InputError
+from decided.profiles.profile import Head, Profile, Threshold, read_profile
+from decided.profiles.shelf import read_profiles
 from tests.profiles.shelf import TOPIC, made, written
 from tests.spec.checks import eventually
 from tests.support.server import Server, running_server, start
@@ -163,6 +166,33 @@ def test_a_bad_file_ends_the_start_in_one_sentence(tmp_path: Path, spoil: Callab
     (line,) = server.log().splitlines()
     assert line.startswith("decided: ")
     assert said in line
+
+
+@pytest.mark.parametrize(
+    ("profile", "said"),
+    [
+        (made(scale=1e300), "far too large"),
+        (made(head=Head.of([[0.0, 1e30], [0.0, 0.0]])), "far too large"),
+        (made(threshold=Threshold(7.0, 0.95, (0.95, 0.9, 0.99), 0.5)), "is not a probability"),
+    ],
+)
+def test_numbers_that_make_no_answer(tmp_path: Path, profile: Profile, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        read_profile(written(tmp_path / "p", profile))
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
+    with pytest.raises(InputError, match="it is not a file"):
+        read_profiles(tmp_path, "fake", "", True)
+
+
+@pytest.mark.parametrize(("weights", "said"), [("b2", "other weights of fake"), ("", "is not known: teach it anew")])
+def test_a_profile_of_other_weights(tmp_path: Path, weights: str, said: str) -> None:
+    folder = written(tmp_path / "p", made(weights="a1")).parent
+    assert len(read_profiles(folder, "fake", "a1", True)) == 1
+    with pytest.raises(InputError, match=said):
+        read_profiles(folder, "fake", weights, True)
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:

@@ -188,3 +188,17 @@ def test_levels_and_outcomes_as_tables_write_them(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "level 0 6, level 1 6" in done.stdout
     assert "yes 6, no 6" in done.stdout
+
+
+def test_taught_again_under_another_name_it_takes_its_place(tmp_path: Path, questions: Path) -> None:
+    out = tmp_path / "p"
+    flags = ("--questions", questions, "--out", out)
+    assert teach(as_csv(tmp_path / "labels.csv", labels()), *flags).returncode == 0
+    (first,) = out.iterdir()
+    questions.write_text(json.dumps({"subject": TOPIC}))
+    renamed = [{"text": row["text"], "subject": row["topic"]} for row in labels()]
+    done = teach(as_csv(tmp_path / "labels.csv", renamed), *flags)
+    assert f"written: {first} (subject@" in done.stdout
+    assert list(out.iterdir()) == [first]
+    done = teach(as_csv(tmp_path / "few.csv", renamed[:4]), *flags)
+    assert f"{first} is of an earlier run and stays: remove it" in done.stdout

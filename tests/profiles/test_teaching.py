@@ -8,6 +8,7 @@ from decided.evaluation.teaching import (
     AS_IT_IS,
     BIAS,
     HEAD,
+    TEMPERATURE,
     LabelledSet,
     Lesson,
     learn_from,
@@ -18,7 +19,7 @@ from decided.evaluation.teaching import (
 
 def rows_of(seed: int, number: int, kind: str, width: int = 40) -> LabelledSet:
     """Three options. The truth is in the features (`head`), in the logits but shifted (`bias`), in the logits as they
-    are (`right`), or nowhere (`noise`)."""
+    are (`right`) or a third as sure as they should be (`modest`), or nowhere (`noise`)."""
     chance = np.random.default_rng(seed)
     features = chance.normal(size=(number, width)) * 3 + 5
     logits = chance.normal(size=(number, 3))
@@ -26,6 +27,7 @@ def rows_of(seed: int, number: int, kind: str, width: int = 40) -> LabelledSet:
         "head": 3 * (features[:, :3] - 5),
         "bias": 3 * logits + np.array([0.0, 4.0, -4.0]),
         "right": 3 * logits,
+        "modest": 3 * logits,
         "noise": np.zeros((number, 3)),
     }[kind]
     right = (hidden + chance.gumbel(size=(number, 3))).argmax(axis=1)
@@ -38,14 +40,17 @@ def accuracy(lesson: Lesson, rows: LabelledSet) -> float:
     return float((lesson.fitted.logits(rows.logits, rows.features).argmax(axis=1) == rows.right).mean())
 
 
-@pytest.mark.parametrize(("kind", "kept"), [("head", HEAD), ("bias", BIAS), ("right", AS_IT_IS)])
+@pytest.mark.parametrize(
+    ("kind", "kept"), [("head", HEAD), ("bias", BIAS), ("modest", TEMPERATURE), ("right", AS_IT_IS)]
+)
 def test_the_simplest_that_wins_is_kept(kind: str, kept: str) -> None:
     lesson = learn_from(rows_of(1, 240, kind), 0.9, None)
     assert lesson.kept == kept
     fresh = rows_of(2, 2000, kind)
     bare = float((fresh.logits.argmax(axis=1) == fresh.right).mean())
-    if kept == AS_IT_IS:
+    if kept in (AS_IT_IS, TEMPERATURE):
         assert accuracy(lesson, fresh) == bare
+        assert (lesson.fitted.scale > 2) == (kept == TEMPERATURE)
     else:
         assert accuracy(lesson, fresh) > bare + 0.1
     # What was promised is what fresh rows show.
@@ -79,7 +84,7 @@ def test_copies_of_a_text_are_never_on_both_sides() -> None:
 def test_without_features_there_is_no_head() -> None:
     rows = rows_of(5, 100, "bias")
     lesson = learn_from(LabelledSet(rows.logits, None, rows.right, rows.texts), 0.9, None)
-    assert [tried.recipe for tried in lesson.tried] == [AS_IT_IS, BIAS]
+    assert [tried.recipe for tried in lesson.tried] == [AS_IT_IS, TEMPERATURE, BIAS]
     assert lesson.kept == BIAS
     assert lesson.fitted.head is None
 

@@ -73,7 +73,7 @@ class FittingSurvey:
 
     @property
     def judged(self) -> dict[str, list[Judged]]:
-        """By type, and in the order of the lines: what is held back together must not hang on who was answered first."""
+        """By type, in the order of the lines: what is held back together must not hang on which answer came first."""
         found: dict[str, list[Judged]] = {kind: [] for kind in QUESTION_TYPES}
         for _, kind, one in sorted(self._judged, key=lambda row: row[0]):
             found[kind].append(one)

@@ -183,7 +183,7 @@ def _right(one: LabelledQuestion, cell: Any) -> int:
 
 
 def profile_path(folder: Path, name: str, mark: str) -> Path:
-    """Where the profile of a question goes: teaching it again replaces the file, whatever the question is called now."""
+    """Where the profile of a question goes: teaching it again replaces the file, under whatever name."""
     if before := sorted(folder.glob(f"*-{mark[:6]}.json")):
         return before[0]
     plain = "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in name).strip("-")[:40]

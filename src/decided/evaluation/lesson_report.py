@@ -9,7 +9,7 @@ import numpy as np
 from decided.contract.types import Choice, Noul, type_of
 from decided.evaluation.labels import LabelledQuestion
 from decided.evaluation.report import short
-from decided.evaluation.teaching import AS_IT_IS, BIAS, HEAD, LabelledSet, Lesson, Tried, learn_from
+from decided.evaluation.teaching import AS_IT_IS, BIAS, HEAD, TEMPERATURE, LabelledSet, Lesson, Tried, learn_from
 from decided.profiles.fingerprint import fingerprint
 from decided.profiles.profile import FORMAT, Head, Profile
 from decided.profiles.shelf import LEAST_SHARE
@@ -17,7 +17,12 @@ from decided.version import VERSION
 
 LEAST_LABELS = 6
 _DOUBTS_SHOWN = 10
-_IN_WORDS = {AS_IT_IS: "the model as it is", BIAS: "bias and temperature", HEAD: "a head on its features"}
+_IN_WORDS = {
+    AS_IT_IS: "the model as it is",
+    TEMPERATURE: "a temperature",
+    BIAS: "bias and temperature",
+    HEAD: "a head on its features",
+}
 
 
 def learn(
@@ -142,7 +147,9 @@ def _threshold(lesson: Lesson, target: float) -> str:
         return f"no threshold can be shown to give {target:.0%}: label more, or ask for less with --target-accuracy"
     value, low, high = found.accuracy
     if found.share == 1:
-        return f"no threshold is needed for {target:.0%}: {value:.0%} of all answers are right ({low:.0%} to {high:.0%})"
+        return (
+            f"no threshold is needed for {target:.0%}: {value:.0%} of all answers are right ({low:.0%} to {high:.0%})"
+        )
     return (
         f"from a probability of {found.probability:.2f} on, {value:.0%} of answers are right "
         f"({low:.0%} to {high:.0%}), and {found.share:.0%} of texts get there"

@@ -30,10 +30,15 @@ class Fitted(NamedTuple):
 
 
 def fit(
-    logits: Floats, features: Floats | None, right: Ints, penalty: float = 0.0, start: Fitted | None = None
+    logits: Floats,
+    features: Floats | None,
+    right: Ints,
+    penalty: float = 0.0,
+    start: Fitted | None = None,
+    shifts: bool = True,
 ) -> Fitted:
     """The most likely numbers for labelled rows. Features want to be standardised; `penalty` is that of the head. A
-    start near the end saves time and changes nothing else."""
+    start near the end saves time and changes nothing else. Unless it `shifts`, the bias stays at zero."""
     rows, options = logits.shape
     width = 0 if features is None else features.shape[1]
     hit = np.arange(rows), right
@@ -52,7 +57,7 @@ def fit(
         off[hit] -= 1
         slope = np.empty_like(point)
         slope[0] = (off * logits).sum() + _SCALE_PENALTY * (scale - 1)
-        slope[1 : 1 + options] = off.sum(axis=0) + _BIAS_PENALTY * bias
+        slope[1 : 1 + options] = off.sum(axis=0) + _BIAS_PENALTY * bias if shifts else 0.0
         if features is not None:
             slope[1 + options :] = (off.T @ features + penalty * head).ravel()
         return float(value), slope

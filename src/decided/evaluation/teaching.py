@@ -1,8 +1,8 @@
 """What labels teach about one question, judged on labels that were held back.
 
-Three recipes are tried, from the simplest: the model as it is, sharpened and shifted, and with a head on the model's
-features. A recipe is kept only if it beats the simpler one beyond noise on rows that it was not fitted to; every figure
-here, thresholds and sets too, comes from such rows. Draws of chance are seeded: the same labels teach the same.
+Four recipes are tried, from the simplest: the model as it is, with a temperature, shifted too, and with a head on its
+features too. A recipe is kept only if it beats the simpler one beyond noise on rows that it was not fitted to; every
+figure here, thresholds and sets too, comes from such rows. Draws of chance are seeded: the same labels teach the same.
 """
 
 import math
@@ -17,12 +17,13 @@ from decided.evaluation.regression import Fitted, Floats, Ints, Standard, fit, s
 from decided.evaluation.scoring import Interval, wilson
 from decided.profiles.profile import RECIPES, Figures, Sets, Threshold
 
-AS_IT_IS, BIAS, HEAD = RECIPES
+AS_IT_IS, TEMPERATURE, BIAS, HEAD = RECIPES
 PENALTIES = (3.0, 1.0, 0.3, 0.1, 0.03)
 
 _SEED = 20_260_101
-_BEYOND_NOISE = 1.0
-"""Standard errors by which a recipe must be better in log-loss, and may be worse in accuracy."""
+_BEYOND_NOISE, _TEMPERATURE_BEYOND_NOISE = 1.0, 0.5
+"""Standard errors by which a recipe must be better in log-loss, and may be worse in accuracy. A temperature is one
+number and changes no choice: it has less to prove."""
 _CURVE = (0.25, 0.5, 1.0)
 _SURE, _UNLIKELY = 0.8, 0.1
 """A label is doubted where another option has at least the first, and the label's at most the second."""
@@ -104,7 +105,7 @@ def learn_from(rows: LabelledSet, target: float, coverage: float | None) -> Less
     kept = _choose(trials, rows.right)
     fitted = Fitted(1.0, np.zeros(rows.logits.shape[1]), None)
     if kept.recipe != AS_IT_IS:
-        found = _path(rows, None if kept.recipe == BIAS else kept.penalty)[-1]
+        found = _learnt(rows, kept)
         fitted = found._replace(head=None if found.head is None or axes is None else found.head @ axes)
         fitted = fitted if standard is None else standard.undo(fitted)
     shares = softmax(_flat(kept.held_back))
@@ -129,7 +130,8 @@ def learn_from(rows: LabelledSet, target: float, coverage: float | None) -> Less
 def _try(rows: LabelledSet) -> list[Trial]:
     """Every recipe on every row, each time learnt from the others."""
     repeats, folds = (3, 10) if len(rows) <= 100 else (2, 5) if len(rows) <= 1000 else (1, 5)
-    recipes = [(AS_IT_IS, 0.0), (BIAS, 0.0), *((HEAD, one) for one in PENALTIES if rows.features is not None)]
+    plain = [(AS_IT_IS, 0.0), (TEMPERATURE, 0.0), (BIAS, 0.0)]
+    recipes = [*plain, *((HEAD, one) for one in PENALTIES if rows.features is not None)]
     found = np.zeros((len(recipes), repeats, *rows.logits.shape))
     for repeat in range(repeats):
         for train, rest in _folds(rows, folds, np.random.default_rng(_SEED + repeat)):
@@ -160,13 +162,20 @@ def _part(rows: LabelledSet, places: Ints) -> LabelledSet:
     return LabelledSet(rows.logits[places], features, rows.right[places], rows.texts[places])
 
 
-def _path(rows: LabelledSet, least: float | None) -> list[Fitted]:
-    """Sharpened and shifted; then with heads, each less bound than the one before and started from it."""
-    found = [fit(rows.logits, None, rows.right)]
-    if rows.features is not None and least is not None:
+def _path(rows: LabelledSet, least: float) -> list[Fitted]:
+    """A temperature; a bias too; then with heads, each less bound than the one before and started from it."""
+    found = [fit(rows.logits, None, rows.right, shifts=False), fit(rows.logits, None, rows.right)]
+    if rows.features is not None:
         for penalty in (one for one in PENALTIES if one >= least):
             found.append(fit(rows.logits, rows.features, rows.right, penalty, found[-1]))
     return found
+
+
+def _learnt(rows: LabelledSet, trial: Trial) -> Fitted:
+    """What the recipe of a trial learns from rows."""
+    if trial.recipe == HEAD:
+        return _path(rows, trial.penalty)[-1]
+    return fit(rows.logits, None, rows.right, shifts=trial.recipe == BIAS)
 
 
 # --- choosing ---
@@ -175,14 +184,15 @@ def _path(rows: LabelledSet, least: float | None) -> list[Fitted]:
 def _best(trials: list[Trial], right: Ints) -> list[Trial]:
     """One trial for each recipe: of the heads, the one with the least loss."""
     heads = [trial for trial in trials if trial.recipe == HEAD]
-    return [*trials[:2], *([min(heads, key=lambda one: float(one.losses(right).mean()))] if heads else [])]
+    return [*trials[:3], *([min(heads, key=lambda one: float(one.losses(right).mean()))] if heads else [])]
 
 
 def _choose(trials: list[Trial], right: Ints) -> Trial:
     kept, *others = _best(trials, right)
     for trial in others:
         gain, loss = kept.losses(right) - trial.losses(right), kept.hits(right) - trial.hits(right)
-        if gain.mean() > _BEYOND_NOISE * _error(gain) and loss.mean() <= _BEYOND_NOISE * _error(loss):
+        margin = _TEMPERATURE_BEYOND_NOISE if trial.recipe == TEMPERATURE else _BEYOND_NOISE
+        if gain.mean() > margin * _error(gain) and loss.mean() <= _BEYOND_NOISE * _error(loss):
             kept = trial
     return kept
 
@@ -223,7 +233,7 @@ def _curve(rows: LabelledSet, trial: Trial) -> list[tuple[int, float]]:
         drawn = np.random.default_rng(_SEED).permutation(train)
         for place, share in enumerate(_CURVE):
             some = drawn[: max(2, round(share * len(drawn)))]
-            fitted = _path(_part(rows, some), None if trial.recipe == BIAS else trial.penalty)[-1]
+            fitted = _learnt(_part(rows, some), trial)
             held = _part(rows, rest)
             hits[place] += (fitted.logits(held.logits, held.features).argmax(axis=1) == held.right).sum()
             counts[place] += len(some)

@@ -23,8 +23,9 @@ MOST_BYTES = 32 * 2**20
 MOST = 1e9
 """No number that labels teach comes near it, and sums of such numbers stay finite."""
 
-RECIPES = ("as it is", "bias", "head")
-"""From the simplest: the model's probabilities untouched; sharpened and shifted; with a head on its features too."""
+RECIPES = ("as it is", "temperature", "bias", "head")
+"""From the simplest: the model's probabilities untouched; sharpened or softened; shifted too; with a head on its
+features too."""
 
 
 class Head(msgspec.Struct, frozen=True):
