@@ -137,8 +137,8 @@ def _wait_for_answer(server: Server, until: float, key: str) -> None:
 
 
 def decided_command(kind: str, *flags: str, checkout: Path | None = None) -> list[str]:
-    """The real command line of this project, with the benchmark's models added to its table of kinds. Or that of another
-    checkout, in its environment."""
+    """The real command line of this project, with the benchmark's models added to its table of kinds. Or the same of
+    another checkout, in its environment."""
     program = [str(checkout / ".venv/bin/python"), str(checkout / "benchmarks/noop.py")] if checkout else None
     return [*(program or [sys.executable, str(HERE / "noop.py")]), "serve", "--host", HOST, "--model", kind, *flags]
 

@@ -13,9 +13,9 @@ sides alike; printed are the median ratio and the range of the middle half. CPU 
 per request, and its ratio stands beside the other.
 
 Targets: decided reaches at least 0.8 of bare, 4 times opendecider and 0.95 of an earlier version, at every N. The
-verdict goes by the rates. Where other processes kept bare waiting for its core for more than a tenth of the time it goes
-by CPU instead, and says so: a server of several threads gets more of a contended core, which says nothing about the
-server.
+verdict goes by the rates. Where other processes kept bare waiting for its core for more than a tenth of the time it
+goes by CPU instead, and says so: a server of several threads gets more of a contended core, which says nothing about
+the server.
 """
 
 import argparse
