@@ -8,6 +8,9 @@ from typing import Any
 
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, expect, sync_playwright
 
+PATIENCE_S = 300.0
+"""As long as the servers of these tests may take: no test hangs on the speed of the machine."""
+
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _FLAGS = (
     "--headless",
@@ -32,6 +35,7 @@ def chromium() -> str | None:
 
 @contextmanager
 def launched() -> Iterator[Browser]:
+    expect.set_options(timeout=1000 * PATIENCE_S)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=_FLAGS)
         try:
@@ -121,7 +125,7 @@ class Playground:
 @contextmanager
 def open_backend(browser: Browser, url: str, fragment: str = "", **context: Any) -> Iterator[Playground]:
     window = browser.new_context(permissions=["clipboard-read", "clipboard-write"], **context)
-    window.set_default_timeout(60_000)
+    window.set_default_timeout(1000 * PATIENCE_S)
     try:
         playground = Playground(window.new_page(), url)
         playground.open(fragment)

@@ -26,8 +26,8 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="package")
 def served() -> Iterator[Server]:
-    """A server as a newcomer starts it."""
-    with running_server("--model", Settings().model, module="decided") as running:
+    """A server as a newcomer starts it, with all the time that a slow machine may need."""
+    with running_server("--model", Settings().model, "--request-timeout-s", "300", module="decided") as running:
         yield running
 
 
@@ -41,8 +41,9 @@ def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture
-def playground(browser: Browser, served: Server) -> Iterator[Playground]:
-    """The page on its first example. Nothing may go wrong behind it."""
-    with open_backend(browser, served.url) as page:
+def playground(browser: Browser, server: Server) -> Iterator[Playground]:
+    """The page on its first example. Nothing may go wrong behind it. The model is the simulated one: it answers at
+    once, and cuts a long text as the others do."""
+    with open_backend(browser, server.url) as page:
         yield page
         assert page.troubles == []

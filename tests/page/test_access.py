@@ -15,9 +15,9 @@ SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_axe_finds_nothing(browser: Browser, served: Server, scheme: str) -> None:
+def test_axe_finds_nothing(browser: Browser, server: Server, scheme: str) -> None:
     """On the first look, with answers, with a warning, and with a refusal."""
-    with open_backend(browser, served.url, color_scheme=scheme, reduced_motion="reduce") as playground:
+    with open_backend(browser, server.url, color_scheme=scheme, reduced_motion="reduce") as playground:
         assert_accessible(playground)
         playground.ask()
         assert_accessible(playground)
@@ -68,8 +68,8 @@ def test_nothing_sticks_out_at_any_width(playground: Playground) -> None:
         assert playground.page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_on_a_narrow_screen_the_answers_come_into_view(browser: Browser, served: Server) -> None:
-    with open_backend(browser, served.url, viewport={"width": 390, "height": 800}) as playground:
+def test_on_a_narrow_screen_the_answers_come_into_view(browser: Browser, server: Server) -> None:
+    with open_backend(browser, server.url, viewport={"width": 390, "height": 800}) as playground:
         expect(playground.page.get_by_role("heading", name="Answers")).not_to_be_in_viewport()
         playground.ask()
         expect(playground.page.get_by_role("heading", name="Answers")).to_be_in_viewport()

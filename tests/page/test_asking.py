@@ -17,12 +17,12 @@ LONG_STATE = "word " * 30_000
 
 
 @pytest.mark.parametrize("title", EXAMPLES)
-def test_example_is_asked_and_its_answers_are_shown(playground: Playground, served: Server, title: str) -> None:
+def test_example_is_asked_and_its_answers_are_shown(playground: Playground, server: Server, title: str) -> None:
     playground.page.get_by_role("link", name=title).click()
     assert playground.page.url.endswith(f"#{EXAMPLES[title]}")
     playground.ask()
     body = playground.body()
-    answers = served.request("POST", "/v1/systemone", body).json["answers"]
+    answers = server.request("POST", "/v1/systemone", body).json["answers"]
     assert len(answers) == playground.answers.count() >= 3
     for card, (name, answer) in zip(playground.answers.all(), answers.items(), strict=True):
         expect(card.get_by_role("heading")).to_have_text(name)
@@ -58,11 +58,11 @@ def bars(shares: Any) -> list[float]:
     return [float(text.removesuffix("%")) for text in shares.all_inner_texts()]
 
 
-def test_latency_tokens_and_model_are_shown(playground: Playground, served: Server) -> None:
+def test_latency_tokens_and_model_are_shown(playground: Playground, server: Server) -> None:
     playground.ask()
     names = playground.page.locator(".figures dt").all_inner_texts()
     figures = dict(zip(names, playground.page.locator(".figures dd").all_inner_texts(), strict=True))
-    reply = served.request("POST", "/v1/systemone", playground.body()).json
+    reply = server.request("POST", "/v1/systemone", playground.body()).json
     assert re.fullmatch(r"[\d.,]+ ms", figures["Latency"])
     assert figures["Tokens read"] == str(reply["usage"]["input_tokens"])
     assert figures["Tokens written"] == str(reply["usage"]["output_tokens"])

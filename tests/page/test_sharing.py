@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.page.browser import Playground, open_backend, pick
+from tests.page.browser import PATIENCE_S, Playground, open_backend, pick
 from tests.page.conftest import KEY
 from tests.support.server import ROOT, Server
 from tests.test_docs import ADDRESS, ANSWER, blocks
@@ -27,8 +27,8 @@ JSON_STATE = '{"n": 12345678901234567890, "path": "a\\/b", "ok": true, "none": n
 
 def run(command: list[str], text: str, **environment: str) -> str:
     """What a program of the clipboard prints, in the environment of a newcomer."""
-    env = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
-    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, env=env | environment)
+    env = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")} | environment
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=PATIENCE_S, env=env)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
@@ -59,23 +59,23 @@ def test_what_is_copied_gives_the_answers_of_the_page_and_stands_in_the_tutorial
     assert f"{ADDRESS}/#{example}" in tutorial.read_text()
 
 
-def test_awkward_text_survives(playground: Playground, served: Server) -> None:
+def test_awkward_text_survives(playground: Playground, server: Server) -> None:
     playground.state.fill(AWKWARD)
     playground.question("refund").get_by_label("Instructions").fill("Is it 'true' or \"null\"?\\")
     assert playground.body()["state"] == AWKWARD
-    real = answers(served, playground)
+    real = answers(server, playground)
     assert run_curl(playground.request("curl"))["answers"] == real
     assert len(run([sys.executable, "-"], playground.request("Python")).splitlines()) == 3
 
 
-def test_a_json_state_is_sent_to_the_last_digit(playground: Playground, served: Server) -> None:
+def test_a_json_state_is_sent_to_the_last_digit(playground: Playground, server: Server) -> None:
     pick(playground.page.get_by_role("radio", name="JSON").first)
     playground.state.fill(JSON_STATE)
     assert playground.body()["state"] == json.loads(JSON_STATE)
     program = playground.request("Python").partition("request = ")[0]
     shown = run([sys.executable, "-"], f"{program}print(json.dumps(body))")
     assert json.loads(shown)["state"] == json.loads(JSON_STATE)
-    assert run_curl(playground.request("curl"))["answers"] == answers(served, playground)
+    assert run_curl(playground.request("curl"))["answers"] == answers(server, playground)
 
 
 def test_a_long_state_is_copied_whole(playground: Playground) -> None:
@@ -104,7 +104,7 @@ def test_the_key_is_never_in_what_is_copied(browser: Browser, keyed: Server) -> 
 # --- the link ---
 
 
-def test_the_link_opens_the_same_draft_elsewhere(browser: Browser, served: Server, playground: Playground) -> None:
+def test_the_link_opens_the_same_draft_elsewhere(browser: Browser, server: Server, playground: Playground) -> None:
     playground.state.fill(AWKWARD)
     card = playground.question("team")
     card.get_by_role("button", name="Add an option").click()
@@ -117,7 +117,7 @@ def test_the_link_opens_the_same_draft_elsewhere(browser: Browser, served: Serve
     assert link == playground.page.url
     assert {"-", "_"} <= set(link), "both letters in which the link's alphabet differs from that of base64"
     wanted = playground.request()
-    with open_backend(browser, served.url, link.removeprefix(f"{served.url}/")) as elsewhere:
+    with open_backend(browser, server.url, link.removeprefix(f"{server.url}/")) as elsewhere:
         assert elsewhere.request() == wanted
         elsewhere.ask()
         expect(elsewhere.answers).to_have_count(3)
@@ -126,12 +126,12 @@ def test_the_link_opens_the_same_draft_elsewhere(browser: Browser, served: Serve
     assert playground.request() == wanted
 
 
-def test_nobody_is_asked_by_opening_a_link(browser: Browser, served: Server) -> None:
-    asked = served.metric('service_requests_total{endpoint="/v1/systemone",status="200"}')
-    with open_backend(browser, served.url, "#grading") as playground:
+def test_nobody_is_asked_by_opening_a_link(browser: Browser, server: Server) -> None:
+    asked = server.metric('service_requests_total{endpoint="/v1/systemone",status="200"}')
+    with open_backend(browser, server.url, "#grading") as playground:
         expect(playground.answers).to_have_count(0)
         expect(playground.page.get_by_role("link", name="Grading")).to_have_attribute("aria-current", "true")
-    assert served.metric('service_requests_total{endpoint="/v1/systemone",status="200"}') == asked
+    assert server.metric('service_requests_total{endpoint="/v1/systemone",status="200"}') == asked
 
 
 def test_a_damaged_link_is_said_to_be_one(playground: Playground) -> None:
@@ -152,14 +152,14 @@ def test_the_way_back_from_an_example_keeps_what_was_written(playground: Playgro
     assert playground.body()["questions"].keys() == {"grade", "mistake", "needs_teacher"}
 
 
-def test_copying_without_the_clipboard_of_a_trusted_page(browser: Browser, served: Server) -> None:
+def test_copying_without_the_clipboard_of_a_trusted_page(browser: Browser, server: Server) -> None:
     """A page over plain HTTP from another machine may not use it."""
-    with open_backend(browser, f"http://decided.test:{served.port}") as playground:
+    with open_backend(browser, f"http://decided.test:{server.port}") as playground:
         page = playground.page
         assert page.evaluate("navigator.clipboard") is None
         page.get_by_role("button", name="Copy curl").click()
         page.get_by_role("button", name="Copied").wait_for()
         playground.state.fill("")
         playground.state.press("Control+V")
-        expect(playground.state).to_have_value(re.compile(rf"^curl -s http://decided\.test:{served.port}/v1/systemone"))
+        expect(playground.state).to_have_value(re.compile(rf"^curl -s http://decided\.test:{server.port}/v1/systemone"))
         assert playground.troubles == []
