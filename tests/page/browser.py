@@ -1,6 +1,7 @@
 """A real browser: the Chromium of the machine, driven by Playwright, which brings none of its own."""
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +9,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, expect, sync_playwright
 
-PATIENCE_S = 300.0
+PATIENCE_S = 15.0
 """As long as the servers of these tests may take: no test hangs on the speed of the machine."""
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -72,16 +73,19 @@ class Playground:
             self.troubles.append(f"a request to {request.url}")
 
     def open(self, fragment: str = "") -> None:
+        """Go there. An example comes with its answers; what a link brings waits to be asked."""
         self.page.goto(f"{self.url}/{fragment}")
-        self.ask_button.wait_for()
+        if not fragment.startswith(("#draft=", "#new")):
+            self.page.locator("article, .note, table").first.wait_for()
+        self.settled()
 
     @property
     def ask_button(self) -> Locator:
         return self.page.get_by_role("button", name="Ask", exact=True)
 
     @property
-    def state(self) -> Locator:
-        return self.page.get_by_role("textbox", name="State")
+    def text(self) -> Locator:
+        return self.page.get_by_role("textbox", name="Text", exact=True)
 
     @property
     def key(self) -> Locator:
@@ -97,19 +101,23 @@ class Playground:
 
     def ask(self) -> None:
         """Press the button, and wait until the reply is shown."""
-        with self.page.expect_response("**/v1/systemone"):
+        with self.page.expect_response("**/v1/systemone**"):
             self.ask_button.click()
+        self.settled()
+
+    def settled(self) -> None:
         self.ask_button.and_(self.page.locator(":not([aria-busy])")).wait_for()
 
     def question(self, name: str) -> Locator:
-        """The card of a question."""
-        cards = self.page.locator(".card")
-        index = [box.input_value() for box in self.page.get_by_label("Question name").all()].index(name)
-        return cards.nth(index)
+        """The card of a question, open."""
+        card = self.page.locator(".card").filter(has=self.page.locator(".card-name", has_text=re.compile(f"^{name}$")))
+        if card.locator("[aria-expanded]").get_attribute("aria-expanded") == "false":
+            card.locator("[aria-expanded]").click()
+        return card
 
     def request(self, form: str = "JSON") -> str:
         """What the copy button gives."""
-        pick(self.page.get_by_role("group", name="Form of the request").get_by_role("radio", name=form))
+        pick(self.page.get_by_role("group", name="Form of the code").get_by_role("radio", name=form))
         self.page.evaluate("navigator.clipboard.writeText('')")
         self.page.locator(".actions").get_by_role("button").first.click()
         self.page.wait_for_function("async () => await navigator.clipboard.readText() !== ''")

@@ -32,7 +32,8 @@ PICTURES = [
     Picture("playground-light", "triage"),
     Picture("playground-dark", "routing", "dark"),
     Picture("playground-narrow", "triage", width=390),
-    *(Picture(f"tutorial-{name}", name, part=True) for name in ("triage", "moderation", "routing", "grading")),
+    Picture("playground-table", "reviews"),
+    *(Picture(f"tutorial-{name}", name, part=True) for name in ("triage", "moderation", "routing", "reviews")),
 ]
 
 
@@ -43,7 +44,6 @@ def take() -> None:
             window = {"color_scheme": picture.scheme, "device_scale_factor": SCALE, "reduced_motion": "reduce"}
             size = {"width": picture.width, "height": 800}
             with open_backend(browser, server.url, f"#{picture.example}", viewport=size, **window) as playground:
-                playground.ask()
                 page = playground.page
                 height = page.evaluate("document.documentElement.scrollHeight")
                 page.set_viewport_size({"width": picture.width, "height": height})

@@ -8,7 +8,8 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
 
 from tests.page.browser import Playground, open_backend, pick
-from tests.page.test_asking import LONG_STATE
+from tests.page.test_asking import LONG_TEXT
+from tests.support.gate import Gate
 from tests.support.server import Server
 
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
@@ -16,19 +17,25 @@ SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_axe_finds_nothing(browser: Browser, server: Server, scheme: str) -> None:
-    """On the first look, with answers, with a warning, and with a refusal."""
+    """With answers, an open card, a warning, mistakes, a table, and in the guide."""
     with open_backend(browser, server.url, color_scheme=scheme, reduced_motion="reduce") as playground:
-        assert_accessible(playground)
-        playground.ask()
-        assert_accessible(playground)
-        playground.state.fill(LONG_STATE)
+        playground.question("team")
+        playground.text.fill(LONG_TEXT)
         playground.ask()
         expect(playground.note).to_be_visible()
         assert_accessible(playground)
-        pick(playground.page.get_by_role("radio", name="JSON").first)
+        playground.text.fill("")
+        playground.question("team").get_by_label("Option 2", exact=True).fill("billing")
         playground.ask_button.click()
-        expect(playground.note).to_contain_text("not valid JSON")
         assert_accessible(playground)
+        playground.page.get_by_role("link", name="Many reviews").click()
+        expect(playground.page.get_by_role("button", name="Download CSV")).to_be_visible()
+        playground.settled()
+        assert_accessible(playground)
+        playground.page.get_by_role("link", name="Guide").click()
+        expect(playground.page.get_by_role("heading", level=1)).to_have_text("Guide")
+        assert_accessible(playground)
+        assert playground.troubles == []
 
 
 def assert_accessible(playground: Playground) -> None:
@@ -38,41 +45,73 @@ def assert_accessible(playground: Playground) -> None:
 
 def test_a_screen_reader_is_told_what_happened(playground: Playground) -> None:
     said = playground.page.get_by_role("status")
-    playground.ask()
     expect(said).to_contain_text("3 answers in")
     expect(said).to_contain_text("team: ")
     expect(said).to_contain_text("confidence 0.")
+    playground.question("team")
     playground.page.get_by_role("button", name="Move down: option billing").click()
     expect(said).to_have_text("Moved option billing to place 2 of 4.")
     playground.page.get_by_role("button", name="Remove: option billing").click()
     expect(said).to_have_text("Removed option billing.")
-    playground.page.get_by_role("link", name="Grading").click()
-    expect(said).to_have_text("Example Grading.")
+    with Gate() as gate:
+        playground.text.fill(gate.state)
+        playground.ask_button.click()
+        expect(playground.page.get_by_role("progressbar", name="Waiting for the answers")).to_be_visible()
+        playground.page.get_by_role("button", name="Stop").click()
+        expect(said).to_have_text("Stopped.")
 
 
 def test_landmarks_and_headings_tell_the_parts(playground: Playground) -> None:
     page = playground.page
+    parts = ["Text", "Questions", "Answers", "Use it in your code"]
     assert page.get_by_role("heading", level=1).all_inner_texts() == ["decided"]
-    assert page.get_by_role("heading", level=2).all_inner_texts() == ["State", "Questions", "Answers", "Request"]
-    for name in ("State", "Questions", "Answers", "Request"):
+    assert page.get_by_role("heading", level=2).all_inner_texts() == parts
+    for name in parts:
         expect(page.get_by_role("region", name=name, exact=True)).to_be_visible()
-    expect(page.get_by_role("navigation", name="Examples").get_by_role("link")).to_have_count(4)
+    expect(page.get_by_role("navigation", name="Examples").get_by_role("link")).to_have_count(5)
+    playground.question("team")
     expect(page.get_by_role("list", name="Options of team").get_by_role("listitem")).to_have_count(4)
 
 
+def test_the_guide_and_the_api_document_are_there(playground: Playground, server: Server) -> None:
+    links = playground.page.get_by_role("navigation", name="Documents").get_by_role("link")
+    expect(links).to_have_text(["Guide", "API document"])
+    for address in links.evaluate_all("all => all.map(link => link.href)"):
+        assert server.get(address.removeprefix(server.url)).status == 200
+    playground.page.get_by_role("link", name="Guide").click()
+    playground.page.get_by_role("link", name="Back to the page").click()
+    expect(playground.answers).to_have_count(3)
+
+
 def test_nothing_sticks_out_at_any_width(playground: Playground) -> None:
-    playground.question("team").get_by_label("Option 1", exact=True).fill("a_name_without_any_break_" * 5)
+    unbroken = "a_name_without_any_break_" * 5
+    playground.question("team").get_by_label("Option 1", exact=True).fill(unbroken)
     playground.ask()
+    no_scrolling(playground)
+    pick(playground.page.get_by_role("radio", name="Many texts"))
+    playground.text.fill(f"{unbroken}\nAnother.")
+    playground.ask()
+    expect(playground.page.get_by_role("button", name="Download CSV")).to_be_visible()
+    no_scrolling(playground)
+    playground.page.get_by_role("link", name="Guide").click()
+    no_scrolling(playground)
+
+
+def no_scrolling(playground: Playground) -> None:
     for width in (320, 390, 768, 1024, 1920):
         playground.page.set_viewport_size({"width": width, "height": 800})
         assert playground.page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_on_a_narrow_screen_the_answers_come_into_view(browser: Browser, server: Server) -> None:
-    with open_backend(browser, server.url, viewport={"width": 390, "height": 800}) as playground:
-        expect(playground.page.get_by_role("heading", name="Answers")).not_to_be_in_viewport()
+def test_on_a_telephone_the_answer_is_on_the_first_screen(browser: Browser, server: Server) -> None:
+    with open_backend(browser, server.url, viewport={"width": 390, "height": 844}, has_touch=True) as playground:
+        verdicts = playground.page.locator(".verdict")
+        expect(verdicts.first).to_be_in_viewport(ratio=1)
+        playground.question("team")
+        expect(verdicts.first).not_to_be_in_viewport()
         playground.ask()
-        expect(playground.page.get_by_role("heading", name="Answers")).to_be_in_viewport()
+        expect(playground.page.get_by_role("heading", name="Answers")).to_be_in_viewport(ratio=1)
+        expect(verdicts.nth(1)).to_be_in_viewport(ratio=1)
 
 
 def test_light_and_dark_follow_the_system(playground: Playground) -> None:

@@ -1,4 +1,7 @@
-"""The editor: questions, options and levels added, removed and put in order, by mouse and by keyboard alone."""
+"""The editor: questions, options and levels added, removed and put in order, by mouse and by keyboard alone; and what
+is wrong with them, said where it is."""
+
+import re
 
 from playwright.sync_api import Locator, expect
 
@@ -55,7 +58,7 @@ def test_options_that_look_like_numbers_keep_their_order(playground: Playground)
     card = playground.question("team")
     for number, name in enumerate(["10", "2", "1", "__proto__"], 1):
         card.get_by_label(f"Option {number}", exact=True).fill(name)
-    playground.question("refund").get_by_label("Question name").fill("1")
+    playground.question("refund").get_by_label("Name in the answers").fill("1")
     assert options(playground) == ["10", "2", "1", "__proto__"]
     assert list(playground.body()["questions"]) == ["team", "urgency", "1"]
     playground.ask()
@@ -66,9 +69,9 @@ def test_options_that_look_like_numbers_keep_their_order(playground: Playground)
 def test_questions_are_added_moved_and_removed(playground: Playground) -> None:
     press(playground.page.locator("main"), "Add a question")
     card = playground.question("question_4")
-    expect(card.get_by_label("Instructions")).to_be_focused()
-    card.get_by_label("Instructions").fill("Is the tone polite?")
-    pick(card.get_by_role("radio", name="noul"))
+    expect(card.get_by_label("Question", exact=True)).to_be_focused()
+    card.get_by_label("Question", exact=True).fill("Is the tone polite?")
+    pick(card.get_by_role("radio", name="Yes/No"))
     press(card, "Move up: question question_4")
     press(playground.page.locator("main"), "Remove: question urgency")
     assert list(playground.body()["questions"]) == ["team", "question_4", "refund"]
@@ -77,16 +80,19 @@ def test_questions_are_added_moved_and_removed(playground: Playground) -> None:
     expect(playground.answers).to_have_count(3)
     for name in ("team", "question_4", "refund"):
         press(playground.page.locator("main"), f"Remove: question {name}")
-    expect(playground.page.get_by_role("button", name="Add a question")).to_be_focused()
+    add = playground.page.get_by_role("button", name="Add a question")
+    expect(add).to_be_focused()
+    playground.text.focus()
     playground.ask_button.click()
-    expect(playground.note).to_contain_text("There is no question")
+    expect(add).to_be_focused()
+    expect(playground.page.get_by_text("Add a question.", exact=True)).to_be_visible()
 
 
 def test_the_type_can_change_and_change_back(playground: Playground) -> None:
     card = playground.question("team")
     before = playground.body()
-    for kind in ("noul", "score", "choice"):
-        pick(card.get_by_role("radio", name=kind))
+    for title, kind in (("Yes/No", "noul"), ("Options", "choice")):
+        pick(card.get_by_role("radio", name=title))
         assert playground.body()["questions"]["team"]["type"] == kind
     assert playground.body() == before
 
@@ -107,28 +113,101 @@ def test_outcomes_of_a_yes_and_a_no(playground: Playground) -> None:
 
 def test_what_is_left_empty_is_not_sent(playground: Playground) -> None:
     card = playground.question("team")
-    card.get_by_label("Instructions").fill("")
+    card.get_by_label("Question", exact=True).fill("")
     card.get_by_label("Description of option 1").fill("")
     question = playground.body()["questions"]["team"]
     assert "instructions" not in question
     assert question["criteria"]["billing"] is None
 
 
-def test_names_that_come_twice_are_not_sent(playground: Playground) -> None:
-    playground.question("refund").get_by_label("Question name").fill("team")
-    playground.page.get_by_label("Option 2", exact=True).first.fill("billing")
+# --- mistakes ---
+
+
+def test_names_that_come_twice_are_marked_at_once_and_never_lost(playground: Playground) -> None:
+    """A program with two questions of one name would ask one of them."""
+    name = playground.question("refund").get_by_label("Name in the answers")
+    name.fill("team")
+    expect(name).to_have_accessible_description("Another question has this name.")
+    for form in ("Python", "curl", "JSON"):
+        pick(playground.page.get_by_role("group", name="Form of the code").get_by_role("radio", name=form))
+        expect(playground.page.get_by_role("button", name=f"Copy {form}")).to_have_count(0)
+        expect(playground.page.get_by_text("The code comes when the questions are complete.")).to_be_visible()
+    name.fill("refund")
+    second = playground.question("team").get_by_label("Option 2", exact=True)
+    second.fill("billing")
+    expect(second).to_have_accessible_description("Another option has this name.")
+    playground.text.focus()
     playground.ask_button.click()
-    expect(playground.note).to_contain_text("Two questions have the name “team”.")
-    expect(playground.note).to_contain_text("Question “team” has two options with the name “billing”.")
+    expect(playground.question("team").get_by_label("Option 1", exact=True)).to_be_focused()
+    second.fill("delivery")
+    assert options(playground) == ["billing", "delivery", "technical", "sales"]
+
+
+def test_what_is_missing_is_said_at_its_field_when_it_is_asked(playground: Playground) -> None:
+    playground.page.get_by_role("link", name="Start empty").click()
+    wrong = playground.page.locator(".wrong:not(:empty)")
+    expect(playground.text).to_have_value("")
+    expect(wrong).to_have_count(0)
+    playground.ask_button.click()
+    expect(playground.text).to_be_focused()
+    expect(playground.text).to_have_accessible_description(re.compile("Write or paste a text first."))
+    playground.text.fill("A text.")
+    playground.ask_button.click()
+    card = playground.question("answer")
+    first = card.get_by_label("Option 1", exact=True)
+    expect(first).to_be_focused()
+    expect(first).to_have_accessible_description("Name this option, or remove it.")
+    expect(wrong).to_have_count(2)
+    first.fill("good")
+    card.get_by_label("Option 2", exact=True).fill("bad")
+    card.get_by_label("Name in the answers").fill("")
+    expect(card.get_by_label("Name in the answers")).to_have_accessible_description("Name the question.")
+    card.get_by_label("Name in the answers").fill("quality")
+    expect(wrong).to_have_count(0)
+    playground.ask()
+    expect(playground.answers).to_have_count(1)
+
+
+def test_a_closed_card_says_that_something_is_wrong_inside(playground: Playground) -> None:
+    card = playground.question("urgency")
+    card.get_by_role("textbox", name="Level 1").fill("today")
+    expect(card.get_by_role("textbox", name="Level 1")).to_have_accessible_description("Another level has this name.")
+    playground.question("refund")
+    expect(card).to_contain_text("Open it to see what.")
+    playground.ask_button.click()
+    expect(card.get_by_role("textbox", name="Level 1")).to_be_focused()
+
+
+# --- without a mouse ---
+
+
+def test_tools_are_seen_where_the_pointer_or_the_focus_is(playground: Playground) -> None:
+    card = playground.question("team")
+    rows = card.get_by_role("listitem")
+    tools = [rows.nth(at).get_by_role("toolbar") for at in (0, 1)]
+    rows.nth(0).hover()
+    expect(tools[0]).to_have_css("opacity", "1")
+    expect(tools[1]).to_have_css("opacity", "0")
+    card.get_by_label("Option 2", exact=True).focus()
+    expect(tools[1]).to_have_css("opacity", "1")
+
+
+def test_few_stops_of_tab_lead_from_the_text_to_the_button(playground: Playground) -> None:
+    playground.text.focus()
+    for stops in range(1, 12):
+        playground.page.keyboard.press("Tab")
+        if playground.ask_button.evaluate("each => each === document.activeElement"):
+            break
+    assert stops == 8  # adding a question, two for each card, and the button
 
 
 def test_all_of_it_by_keyboard(playground: Playground) -> None:
-    """From the top of the page: choose an example, write a state, add and move an option, change a type, ask."""
+    """From the top of the page: choose an example, write a text, add, move and remove an option, change a kind, ask."""
     page = playground.page
     focused = page.locator(":focus")
 
     def tab_to(target: Locator) -> None:
-        for _ in range(60):
+        for _ in range(40):
             page.keyboard.press("Tab")
             if target.evaluate("each => each === document.activeElement"):
                 outline = target.evaluate(
@@ -140,12 +219,14 @@ def test_all_of_it_by_keyboard(playground: Playground) -> None:
 
     tab_to(page.get_by_role("link", name="Moderation"))
     page.keyboard.press("Enter")
-    tab_to(page.get_by_role("radio", name="Text"))
-    tab_to(playground.state)
+    tab_to(page.get_by_role("radio", name="One text"))
+    tab_to(playground.text)
     page.keyboard.press("Control+A")
     page.keyboard.type("Does it come in red?")
+    tab_to(page.get_by_role("button", name=re.compile("^kind Options")))
+    page.keyboard.press("Enter")
     card = playground.question("kind")
-    tab_to(card.get_by_role("radio", name="choice"))
+    tab_to(card.get_by_role("radio", name="Options"))
     tab_to(card.get_by_label("Option 4", exact=True))
     page.keyboard.press("Enter")
     expect(focused).to_have_attribute("placeholder", "option")
@@ -155,18 +236,22 @@ def test_all_of_it_by_keyboard(playground: Playground) -> None:
     page.keyboard.press("Alt+ArrowUp")
     assert options(playground, "kind") == ["review", "question", "colour", "advertising", "abuse"]
     card.get_by_label("Option 3", exact=True).focus()
-    tab_to(card.get_by_role("button", name="Move down: option colour"))
-    page.keyboard.press("Space")
-    expect(focused).to_have_accessible_name("Move down: option colour")
-    tab_to(card.get_by_role("button", name="Remove: option colour"))
-    page.keyboard.press("Enter")
+    page.keyboard.press("Alt+Delete")
+    expect(focused).to_have_value("advertising")
     assert options(playground, "kind") == ["review", "question", "advertising", "abuse"]
-    page.get_by_label("Question name").nth(1).focus()
-    tab_to(playground.question("harm").get_by_role("radio", name="score"))
+    page.get_by_role("button", name=re.compile("^kind Options")).focus()
+    tab_to(page.get_by_role("button", name="Move up: question kind"))
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Space")
+    expect(focused).to_have_accessible_name("Move down: question kind")
+    assert list(playground.body()["questions"]) == ["harm", "kind", "spam"]
+    card = playground.question("harm")
+    tab_to(card.get_by_role("radio", name="Scale"))
     page.keyboard.press("ArrowRight")
     assert playground.body()["questions"]["harm"]["type"] == "noul"
-    playground.state.focus()
+    playground.text.focus()
     with page.expect_response("**/v1/systemone"):
         page.keyboard.press("Control+Enter")
+    expect(playground.page.get_by_text("Changed since this was asked")).to_have_count(0)
     expect(playground.answers).to_have_count(3)
-    expect(playground.state).to_be_focused()
+    expect(playground.text).to_be_focused()

@@ -1,42 +1,38 @@
 // The answers: for each question what was decided, how sure the model is, and a bar for every option.
 
-import { html, useState } from "./preact.js";
+import { html, useEffect, useState } from "./preact.js";
+import { barsOf, chosenOf, headline, isUnsure, optionsOf, percent, plural, reason, surety } from "./verdict.js";
 
-const percent = (share) => `${(100 * share).toFixed(1)}%`;
-const plural = (number, word) => `${number.toLocaleString("en")} ${word}${number === 1 ? "" : "s"}`;
 const milliseconds = (ms) => (ms < 10 ? ms.toFixed(1) : Math.round(ms).toLocaleString("en"));
+const TITLES = {
+  401: "This server asks for a key",
+  413: "This is too large for the server",
+  500: "The model failed on this",
+  503: "The server is busy",
+  504: "This took longer than the server allows",
+};
+const HINTS = { 401: "Type it into the field beside the button, and ask again." };
+const LONG_CHARACTERS = 5000;
+const WORTH_A_RETRY = [undefined, 500, 503, 504];
 
-export function Answers({ outcome, edited, onOutcome }) {
+export function Answers({ outcome, asking, edited, onOutcome, onRetry }) {
+  if (!outcome && asking) return html`<div class="skeleton" aria-hidden="true"><span></span><span></span></div>`;
   if (!outcome)
-    return html`<p class="empty">Every option gets a probability, every answer a confidence. Press Ask.</p>`;
-  if (outcome.detail)
-    return html`
-      <div class="note bad">
-        <strong>${outcome.status ? `Refused with ${outcome.status}` : "Not asked"}</strong>
-        ${[outcome.detail].flat().map((line) => html`<p key=${line}>${line}</p>`)}
-        ${outcome.id && html`<p class="hint">Request <code>${outcome.id}</code></p>`}
-      </div>
-    `;
-  const { asked, reply, ms } = outcome;
-  const { input_tokens: read, output_tokens: written } = reply.usage;
+    return html`<p class="empty">Press Ask. Every option gets a probability, and every answer says how sure it is.</p>`;
+  if (outcome.detail) return html`<${Trouble} trouble=${outcome} onRetry=${onRetry} />`;
+  const { asked, reply } = outcome;
   return html`
-    <dl class="figures">
-      <div><dt>Latency</dt><dd>${milliseconds(ms)} ms</dd></div>
-      <div><dt>Tokens read</dt><dd>${read.toLocaleString("en")}</dd></div>
-      <div><dt>Tokens written</dt><dd>${written.toLocaleString("en")}</dd></div>
-      <div><dt>Model</dt><dd>${reply.model}</dd></div>
-    </dl>
     ${edited && html`<p class="hint edited">Changed since this was asked.</p>`}
     ${
       reply.warnings &&
       html`
-      <div class="note warn">
-        <strong>The model could not read everything</strong>
-        <ul>
-          ${reply.warnings.map((warning) => html`<li key=${warning}>${warning}</li>`)}
-        </ul>
-      </div>
-    `
+        <div class="note warn">
+          <strong>The model could not read everything</strong>
+          <ul>
+            ${reply.warnings.map((warning) => html`<li key=${warning}>${warning}</li>`)}
+          </ul>
+        </div>
+      `
     }
     <div class=${edited ? "answers old" : "answers"}>
       ${asked.questions.map(
@@ -47,36 +43,80 @@ export function Answers({ outcome, edited, onOutcome }) {
   `;
 }
 
-function Answer({ question, answer, onOutcome }) {
-  const bars = barsOf(question, answer);
+// How quick it was, by whom, and how much was read.
+export const Figures = ({ outcome: { reply, ms } }) => html`
+  <p class="hint figures">${milliseconds(ms)} ms · ${reply.model} · ${tokens(reply.usage)}</p>
+`;
+
+const tokens = ({ input_tokens: read, output_tokens: written }) =>
+  `${plural(read, "token")} read${written ? `, ${written.toLocaleString("en")} written` : ""}`;
+
+// What went wrong, and a way on where there is one.
+export const Trouble = ({ trouble: { status, detail, id }, onRetry, again = "Try again" }) => html`
+  <div class=${status === 401 ? "note" : "note bad"} role="alert">
+    <strong>${status ? (TITLES[status] ?? "The server refused this") : "No answer"}</strong>
+    <p>${HINTS[status] ?? detail}</p>
+    ${WORTH_A_RETRY.includes(status) && html`<button type="button" class="button" onClick=${onRetry}>${again}</button>`}
+    ${status && html`<p class="hint">Status ${status}${id && html`, request <code>${id}</code>`}</p>`}
+  </div>
+`;
+
+// What takes long is said to be under way, and for how long.
+export function Waiting({ characters, onStop }) {
+  const [seconds, setSeconds] = useState(0);
+  useEffect(() => {
+    const timer = setInterval(() => setSeconds((before) => before + 1), 1000);
+    return () => clearInterval(timer);
+  }, []);
+  const long = characters > LONG_CHARACTERS;
+  const what = long ? `Reading ${characters.toLocaleString("en")} characters` : "Waiting for the answers";
   return html`
-    <article class="answer">
+    <div class="waiting">
+      <p><b>${what}</b> <span class="hint">${seconds > 0 && plural(seconds, "second")}</span></p>
+      <div class="progress" role="progressbar" aria-label=${what}><span></span></div>
+      <p class="hint">${long ? "A long text takes a while." : "The server may be busy with others."}</p>
+      <button type="button" class="button" onClick=${onStop}>Stop</button>
+    </div>
+  `;
+}
+
+function Answer({ question, answer, onOutcome }) {
+  const unsure = isUnsure(answer);
+  return html`
+    <article class=${unsure ? "answer unsure" : "answer"}>
       <header>
         <h3>${question.name}</h3>
-        ${answer.truncated && html`<span class="badge">input cut</span>`}
+        ${answer.truncated && html`<span class="badge">text cut</span>`}
         ${answer.profile && html`<span class="badge learnt" title="made with this profile">${answer.profile}</span>`}
-        ${answer.decided === false && html`<span class="badge">undecided</span>`}
-        <p class="confidence" title="0 is a guess, 1 is certain">
-          <span class="ring" style=${{ "--share": answer.confidence }}></span>
-          confidence <b>${answer.confidence.toFixed(2)}</b>
-        </p>
+        <span class=${`surety ${surety(answer).replace(" ", "-")}`}>${surety(answer)}</span>
       </header>
-      <p class="verdict">${verdict(question, answer)}</p>
-      <ul class="bars">
-        ${bars.map(
-          ({ name, share, top }) => html`
-            <li key=${name} class=${top ? "bar top" : "bar"}>
-              <span class="bar-name">${name}</span>
-              <span class="track" aria-hidden="true"><span style=${{ "--share": share }}></span></span>
-              <span class="bar-share">${percent(share)}</span>
-            </li>
-          `,
-        )}
-      </ul>
+      <p class="verdict">${unsure && "Unsure: "}${headline(question, answer)}${
+        question.type === "score" &&
+        html` <small>expected level ${answer.score.toFixed(2)} of ${question.levels.length - 1}</small>`
+      }</p>
+      <${Bars} bars=${barsOf(question, answer)} />
+      <p class="confidence">
+        <span class="ring" style=${{ "--share": answer.confidence }}></span>
+        <span><b>Confidence ${answer.confidence.toFixed(2)}</b>: ${reason(question, answer)}.</span>
+      </p>
       ${onOutcome && html`<${Outcome} question=${question} answer=${answer} onOutcome=${onOutcome} />`}
     </article>
   `;
 }
+
+const Bars = ({ bars }) => html`
+  <ul class="bars">
+    ${bars.map(
+      ({ name, share, top }) => html`
+        <li key=${name} class=${top ? "bar top" : "bar"}>
+          <span class="bar-name">${name}</span>
+          <span class="track" aria-hidden="true"><span style=${{ "--share": share }}></span></span>
+          <span class="bar-share">${percent(share)}</span>
+        </li>
+      `,
+    )}
+  </ul>
+`;
 
 // Was it right? If not, what would have been.
 function Outcome({ question, answer, onOutcome }) {
@@ -89,71 +129,39 @@ function Outcome({ question, answer, onOutcome }) {
   const chosen = chosenOf(question, answer);
   return html`
     <p class="outcome">
-      ${said ? html`<span role="status">${said}</span>` : html`
-        <button type="button" class="button small" onClick=${() => tell(chosen)}>Right</button>
-        ${
-          options.length === 2
-            ? html`<button type="button" class="button small"
-                onClick=${() => tell(options.find(({ value }) => value !== chosen).value)}>Wrong</button>`
-            : html`<select aria-label=${`Right answer to ${question.name}`}
-                onChange=${(event) => event.target.value && tell(options[event.target.value].value)}>
-                <option value="">Wrong: it is…</option>
-                ${options.map(
-                  ({ name, value }, at) =>
-                    value !== chosen && html`<option key=${name} value=${at}>${name}</option>`,
-                )}
-              </select>`
-        }
-      `}
+      ${
+        said
+          ? html`<span role="status">${said}</span>`
+          : html`
+              <span>Is it right?</span>
+              <button type="button" class="button small" onClick=${() => tell(chosen)}>Right</button>
+              ${
+                options.length === 2
+                  ? html`<button type="button" class="button small"
+                      onClick=${() => tell(options.find(({ value }) => value !== chosen).value)}>Wrong</button>`
+                  : html`<select aria-label=${`Right answer to ${question.name}`}
+                      onChange=${(event) => event.target.value && tell(options[event.target.value].value)}>
+                      <option value="">Wrong: it is…</option>
+                      ${options.map(
+                        ({ name, value }, at) =>
+                          value !== chosen && html`<option key=${name} value=${at}>${name}</option>`,
+                      )}
+                    </select>`
+              }
+            `
+      }
     </p>
   `;
 }
 
-// The options as an outcome names them.
-function optionsOf({ type, options, levels }) {
-  if (type === "noul") return [{ name: "yes", value: true }, { name: "no", value: false }];
-  if (type === "score") return levels.map(({ label }, at) => ({ name: `${at} · ${label}`, value: at }));
-  return options.map(({ name }) => ({ name, value: name }));
-}
-
-function chosenOf({ type }, answer) {
-  if (type === "noul") return answer.noul >= 0.5;
-  return type === "score" ? answer.level : answer.choice;
-}
-
-// Options by probability; levels and outcomes in their own order.
-function barsOf(question, { probabilities, choice, level }) {
-  if (question.type === "noul")
-    return [
-      { name: "yes", share: probabilities.true, top: probabilities.true >= probabilities.false },
-      { name: "no", share: probabilities.false, top: probabilities.false > probabilities.true },
-    ];
-  if (question.type === "score")
-    return question.levels.map(({ label }, at) => ({
-      name: `${at} · ${label}`,
-      share: probabilities[at],
-      top: at === level,
-    }));
-  return question.options
-    .map(({ name }) => ({ name, share: probabilities[name], top: name === choice }))
-    .sort((one, other) => other.share - one.share);
-}
-
-function verdict(question, answer) {
-  if (question.type === "choice") return answer.choice;
-  if (question.type === "noul") return answer.noul >= 0.5 ? "yes" : "no";
-  const label = question.levels[answer.level].label;
-  return html`${label} <small>score ${answer.score.toFixed(2)} of ${question.levels.length - 1}</small>`;
-}
-
 // The same in a sentence, for those who listen.
 export function spoken(outcome) {
-  if (outcome.detail) return [outcome.detail].flat().join(" ");
+  if (outcome.detail) return outcome.detail;
   const { asked, reply, ms } = outcome;
   const parts = asked.questions.map((question) => {
     const answer = reply.answers[question.name];
-    const { name } = barsOf(question, answer).find((bar) => bar.top);
-    return `${question.name}: ${name}, confidence ${answer.confidence.toFixed(2)}.`;
+    const unsure = isUnsure(answer) ? "unsure, " : "";
+    return `${question.name}: ${unsure}${headline(question, answer)}, confidence ${answer.confidence.toFixed(2)}.`;
   });
   const cut = reply.warnings ? " The model could not read everything." : "";
   return `${plural(parts.length, "answer")} in ${milliseconds(ms)} ms.${cut} ${parts.join(" ")}`;

@@ -1,52 +1,125 @@
-// The page: a draft on one side, its answers and its request on the other.
+// The page: a draft on one side, its answers on the other, and the code that asks the same.
 
-import { Answers, spoken } from "./answers.js";
-import { keyed, problems } from "./draft.js";
-import { Questions, StateBox } from "./editor.js";
+import { Answers, Figures, spoken, Waiting } from "./answers.js";
+import { problems } from "./checks.js";
+import { Code } from "./code.js";
+import { keyed, textsOf } from "./draft.js";
 import { EXAMPLES } from "./examples.js";
-import { draftAt, fragmentOf } from "./link.js";
-import { Copy, Field, focusSoon, Pick } from "./parts.js";
-import { html, render, useEffect, useMemo, useRef, useState } from "./preact.js";
-import { ask, curl, json, python, servedModel, tell } from "./wire.js";
+import { draftAt } from "./link.js";
+import { Field, focusSoon, save } from "./parts.js";
+import { html, render, useEffect, useRef, useState } from "./preact.js";
+import { Questions } from "./questions.js";
+import { address } from "./request.js";
+import { EMPTY, Table } from "./table.js";
+import { TextBox } from "./text.js";
+import { plural } from "./verdict.js";
+import { apiDocument, ask, askMany, servedModel, tell } from "./wire.js";
 
-const FORMS = {
-  curl: { title: "curl", write: curl },
-  python: { title: "Python", write: python },
-  json: { title: "JSON", write: json },
-};
-const SHOWN_CHARACTERS = 20_000;
+const UNSEEN_MS = 400; // an answer that comes within this needs no sign of waiting
 
 function App() {
-  const [{ draft, trouble, example }, setPlace] = useState(() => draftAt(location.hash));
+  const [{ draft, trouble, example, visit }, setPlace] = useState(() => ({ ...draftAt(location.hash), visit: 0 }));
   const [key, setKey] = useState("");
+  const [needsKey, setNeedsKey] = useState(false);
   const [outcome, setOutcome] = useState(null);
+  const [run, setRun] = useState(null);
   const [asking, setAsking] = useState(false);
+  const [slow, setSlow] = useState(false);
+  const [tried, setTried] = useState(false);
+  const [open, setOpen] = useState(() => firstToEdit(draft));
   const [said, say] = useState("");
   const [model, setModel] = useState(null);
   const underway = useRef(null);
-  const setDraft = (changed) => setPlace({ draft: changed });
+  const setDraft = (changed) => setPlace({ draft: changed, visit });
 
-  const submit = async () => {
+  const found = problems(draft);
+  const wrong = Object.fromEntries(found.filter(({ always }) => always || tried).map(({ at, text }) => [at, text]));
+
+  // Ask about what stands there. Opening an example does so too, but moves nothing on the screen.
+  const submit = async ({ quiet = false } = {}) => {
     underway.current?.abort();
-    const wrong = problems(draft);
+    setTried(true);
+    if (found.length) return showProblem(found[0]);
     const aborter = (underway.current = new AbortController());
+    if (draft.format === "many") return fill(aborter, { draft, texts: textsOf(draft), results: [], ms: 0 }, quiet);
+    setRun(null);
     setAsking(true);
-    const found = wrong.length ? { detail: wrong } : await answered(draft, key.trim(), aborter.signal);
+    setSlow(false);
+    const timer = setTimeout(() => {
+      setSlow(true);
+      if (!quiet) showAnswers();
+    }, UNSEEN_MS);
+    aborter.signal.addEventListener("abort", () => clearTimeout(timer));
+    const reply = await ask(draft, key.trim(), aborter.signal);
+    clearTimeout(timer);
     if (aborter.signal.aborted) return;
     setAsking(false);
-    setOutcome({ ...found, asked: draft });
-    say(spoken({ ...found, asked: draft }));
-    if (found.status === 401) focusSoon("key");
+    setOutcome({ ...reply, asked: draft });
+    say(spoken({ ...reply, asked: draft }));
+    settle(reply.status, quiet);
+  };
+
+  // Ask about the texts of a run that have no answer yet.
+  const fill = async (aborter, before, quiet) => {
+    const began = performance.now() - before.ms;
+    const results = before.texts.map((text, at) => before.results[at] ?? (text ? undefined : EMPTY));
+    const waiting = before.texts.map((text, index) => ({ text, index })).filter(({ index }) => !results[index]);
+    const show = (more) => setRun({ ...before, results, trouble: null, ms: performance.now() - began, ...more });
+    setOutcome(null);
+    setAsking(true);
+    show({ busy: true });
+    if (!quiet) showAnswers();
+    let frame = 0;
+    const trouble = await askMany(before.draft, waiting, key.trim(), aborter.signal, (index, result) => {
+      results[index] = result;
+      frame ||= requestAnimationFrame(() => {
+        frame = 0;
+        if (underway.current === aborter) show({ busy: !aborter.signal.aborted });
+      });
+    });
+    cancelAnimationFrame(frame);
+    if (underway.current !== aborter) return;
+    setAsking(false);
+    show({ busy: false, trouble });
+    say(trouble ? trouble.detail : `${plural(results.filter((result) => result?.reply).length, "text")} answered.`);
+    settle(trouble?.status, quiet);
+  };
+
+  const settle = (status, quiet) => {
+    if (status === 401) setNeedsKey(true);
+    if (quiet) return;
+    if (status === 401) focusSoon("key");
     else showAnswers();
   };
-  const keyRefused = outcome?.status === 401;
-  const latest = useRef(submit);
-  latest.current = submit;
+  const stop = () => {
+    underway.current?.abort();
+    setAsking(false);
+    say("Stopped.");
+  };
+  const retry = () => {
+    if (!run || run.draft !== draft) return submit();
+    underway.current?.abort();
+    fill((underway.current = new AbortController()), run);
+  };
+  const showProblem = ({ at, text, question }) => {
+    say(text);
+    if (question) setOpen(question);
+    focusSoon(at);
+  };
+  const latest = useRef(null);
+  latest.current = { submit, draft };
 
   // Leaving for an example keeps the draft in the history: the browser's back button brings it back.
   const follow = (event) => {
-    setPlace(event.state?.questions ? { draft: keyed(event.state) } : draftAt(location.hash));
+    underway.current?.abort();
+    const kept = event.state?.questions && { draft: { ...keyed(event.state), file: event.state.file } };
+    const place = kept ?? draftAt(location.hash);
+    setPlace(({ visit }) => ({ ...place, visit: visit + 1 }));
+    setAsking(false);
     setOutcome(null);
+    setRun(null);
+    setTried(false);
+    setOpen(firstToEdit(place.draft));
   };
   const leave = (event) => {
     if (event.ctrlKey || event.metaKey || event.shiftKey) return;
@@ -59,9 +132,14 @@ function App() {
 
   useEffect(() => void servedModel().then(setModel, () => {}), []);
 
+  // An example comes with its answers. What a link brings is asked only when the reader says so.
+  useEffect(() => {
+    if (example && draft.state) submit({ quiet: true });
+  }, [visit]);
+
   useEffect(() => {
     const shortcut = (event) => {
-      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) latest.current();
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) latest.current.submit();
     };
     addEventListener("popstate", follow);
     addEventListener("keydown", shortcut);
@@ -71,103 +149,99 @@ function App() {
     };
   }, []);
 
+  const keyRefused = outcome?.status === 401 || run?.trouble?.status === 401;
   return html`
-    <${Head} model=${model} current=${example} onExample=${leave} />
-    <main>
+    <${Head} current=${example} onExample=${leave} />
+    <main class=${draft.format === "many" ? "many" : ""}>
       <div class="left">
         ${trouble && html`<p class="note bad" role="alert">${trouble}</p>`}
-        <${StateBox} draft=${draft} onChange=${setDraft} />
-        <${Questions} draft=${draft} onChange=${setDraft} say=${say} />
+        <${TextBox} draft=${draft} onChange=${setDraft} example=${example && example !== "new"} wrong=${wrong} say=${say} />
+        <${Questions} draft=${draft} onChange=${setDraft} say=${say} open=${open} onOpen=${setOpen} wrong=${wrong} />
         <div class="ask">
-          <button type="button" class="button main" id="ask" aria-busy=${asking ? "true" : null} onClick=${submit}>
+          <button type="button" class="button main" id="ask" aria-busy=${asking ? "true" : null} onClick=${() => submit()}>
             ${asking ? "Asking…" : "Ask"}
           </button>
           <span class="hint keys"><kbd>Ctrl</kbd> <kbd>Enter</kbd></span>
-          <${Field} id="key" class="key" label="API key" type="password" value=${key} onText=${setKey}
-            placeholder="if the server has one" aria-describedby="key-note"
-            aria-invalid=${keyRefused ? "true" : null} />
-          <p id="key-note" class=${keyRefused ? "wrong" : "unseen"}>
-            ${keyRefused ? "The server asks for a valid key." : "Kept in this page alone, until it is closed."}
-          </p>
+          ${
+            needsKey &&
+            html`<${Field} id="key" class="key" label="API key" type="password" value=${key} onText=${setKey}
+              wrong=${keyRefused && key && "The server does not know this key."} aria-describedby="key-note"
+              onKeyDown=${(event) => event.key === "Enter" && !event.ctrlKey && submit()} />
+              <p id="key-note" class="unseen">Kept in this page alone, until it is closed.</p>`
+          }
         </div>
       </div>
-      <div class="right">
-        <section class="block" aria-labelledby="answers-title">
-          <div class="title"><h2 id="answers-title">Answers</h2></div>
-          <${Answers} outcome=${outcome} edited=${outcome && outcome.asked !== draft}
-            onOutcome=${model?.outcomes && ((name, right) => tell(outcome.id, name, right, key.trim()))} />
-        </section>
-        <${Request} draft=${draft} withKey=${key.trim() !== ""} say=${say} />
-      </div>
+      <section class="block right" aria-labelledby="answers-title" aria-busy=${asking ? "true" : null}>
+        <div class="title">
+          <h2 id="answers-title">Answers</h2>
+          ${outcome?.reply && !(asking && slow) && html`<${Figures} outcome=${outcome} />`}
+        </div>
+        ${
+          run
+            ? html`<${Table} run=${run} edited=${run.draft !== draft} onStop=${stop} onRetry=${retry} />`
+            : asking && slow
+              ? html`<${Waiting} characters=${draft.state.length} onStop=${stop} />`
+              : html`<${Answers} outcome=${outcome} asking=${asking} edited=${outcome && outcome.asked !== draft}
+                  onOutcome=${model?.outcomes && ((name, right) => tell(outcome.id, name, right, key.trim()))}
+                  onRetry=${retry} />`
+        }
+      </section>
+      <${Code} draft=${draft} problems=${found} withKey=${needsKey} say=${say} />
     </main>
+    <${Foot} model=${model} apiKey=${needsKey ? key.trim() : ""} say=${say} />
     <p class="unseen" role="status">${said}</p>
   `;
 }
 
-function Head({ model, current, onExample }) {
-  return html`
-    <header class="head">
+const Head = ({ current, onExample }) => html`
+  <header class="head">
+    <div class="brand">
+      <img src="page/icon.svg" alt="" width="36" height="36" />
       <div>
         <h1>decided</h1>
-        <p class="hint">${model && html`<code>${model.name}</code> ${model.description}`}</p>
+        <p>Ask about any text. Get a decision, and how sure it is.</p>
       </div>
-      <nav aria-label="Examples">
-        ${Object.entries(EXAMPLES).map(
-          ([name, { title }]) => html`
-            <a key=${name} class="button" href=${`#${name}`} onClick=${onExample}
-              aria-current=${name === current ? "true" : null}>${title}</a>
-          `,
-        )}
+    </div>
+    <nav aria-label="Examples">
+      <span class="hint" aria-hidden="true">Examples</span>
+      ${Object.entries(EXAMPLES).map(
+        ([name, { title }]) => html`
+          <a key=${name} class="button" href=${`#${name}`} onClick=${onExample}
+            aria-current=${name === current ? "true" : null}>${title}</a>
+        `,
+      )}
+    </nav>
+  </header>
+`;
+
+function Foot({ model, apiKey, say }) {
+  // A server with a key shows its API document to those who have it, which a plain link cannot carry.
+  const open = async (event) => {
+    if (!apiKey) return;
+    event.preventDefault();
+    const text = await apiDocument(apiKey);
+    if (text) save("openapi.json", text, "application/json");
+    say(text ? "openapi.json is saved." : "The server does not know this key.");
+  };
+  return html`
+    <footer class="foot">
+      <p>${model && html`Answered by <code>${model.name}</code>. ${model.description}`}</p>
+      <nav aria-label="Documents">
+        <a href="page/guide.html">Guide</a>
+        <a href=${address("openapi.json")} onClick=${open}>API document</a>
       </nav>
-    </header>
+    </footer>
   `;
 }
 
-function Request({ draft, withKey, say }) {
-  const [form, setForm] = useState("curl");
-  const text = useMemo(() => FORMS[form].write(draft, withKey), [form, draft, withKey]);
-  return html`
-    <section class="block" aria-labelledby="request-title">
-      <div class="title">
-        <h2 id="request-title">Request</h2>
-        <${Pick} legend="Form of the request" name="form" value=${form}
-          choices=${Object.entries(FORMS).map(([name, { title }]) => [name, title])} onPick=${setForm} />
-      </div>
-      <pre class="request" tabindex="0" role="region" aria-label=${`The request as ${FORMS[form].title}`}>
-        <code>${text.slice(0, SHOWN_CHARACTERS)}</code>
-      </pre>
-      ${text.length > SHOWN_CHARACTERS && html`<p class="hint">Shown in part. The copy is whole.</p>`}
-      ${
-        withKey &&
-        form !== "json" &&
-        html`<p class="hint">Reads the key from the environment variable <code>DECIDED_KEY</code>.</p>`
-      }
-      <div class="actions">
-        <${Copy} label=${`Copy ${FORMS[form].title}`} done="Copied" of=${text} text=${String} say=${say} />
-        <${Copy} label="Copy link" done="Link copied" of=${draft} text=${linkTo} say=${say} />
-        <span class="hint">The link carries state and questions after its #, which no server sees.</span>
-      </div>
-    </section>
-  `;
-}
+// The card that stands open at first: none but one without a question.
+const firstToEdit = ({ questions }) => questions.find(({ instructions }) => !instructions)?.key ?? null;
 
 // On a narrow screen the answers stand below the editor.
 function showAnswers() {
   const title = document.getElementById("answers-title");
-  if (title.getBoundingClientRect().top > innerHeight - 120) title.scrollIntoView();
-}
-
-function linkTo(draft) {
-  history.replaceState(null, "", `#${fragmentOf(draft)}`);
-  return location.href;
-}
-
-async function answered(draft, key, signal) {
-  try {
-    return await ask(draft, key, signal);
-  } catch {
-    return { detail: ["The server cannot be reached."] };
-  }
+  const { top } = title.getBoundingClientRect();
+  if (top < 0 || top > innerHeight / 2) title.scrollIntoView();
 }
 
 render(html`<${App} />`, document.getElementById("page"));

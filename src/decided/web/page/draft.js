@@ -1,10 +1,12 @@
-// A draft is what the editor edits: a state, as text or as JSON text, and a list of questions. Lists rather than
+// A draft is what the editor edits: a text, as such, as JSON or as many, and a list of questions. Lists rather than
 // objects, because JavaScript would sort keys that look like numbers, and the order of options is the user's.
 
 let last = 0;
 const key = () => `k${++last}`;
 
 const EMPTY = { name: "", type: "choice", instructions: "", yes: "", no: "" };
+const FORMATS = ["text", "json", "many"];
+const TYPES = ["choice", "score", "noul"];
 
 export const newOption = () => ({ key: key(), name: "", description: "" });
 export const newLevel = () => ({ key: key(), label: "" });
@@ -16,12 +18,10 @@ export const newQuestion = (taken) => {
 
 // Every row gets a key by which the page tells rows apart while they move; what is missing is filled in.
 export const keyed = (draft) => ({
-  format: draft.format === "json" ? "json" : "text",
+  format: FORMATS.includes(draft.format) ? draft.format : "text",
   state: String(draft.state ?? ""),
   questions: draft.questions.map(keyedQuestion),
 });
-
-const TYPES = ["choice", "score", "noul"];
 
 function keyedQuestion(given) {
   const question = filled(EMPTY, given);
@@ -49,29 +49,11 @@ export const swapped = (rows, index, other) => {
   return next;
 };
 
-// What cannot be put into JSON at all. Everything else is for the server to judge.
-export function problems(draft) {
-  const found = [];
-  const wrong = stateProblem(draft);
-  if (wrong) found.push(`The state is not valid JSON: ${wrong}`);
-  if (!draft.questions.length) found.push("There is no question. Add one.");
-  const names = draft.questions.map((question) => question.name);
-  for (const name of repeated(names)) found.push(`Two questions have the name “${name}”.`);
-  for (const question of draft.questions.filter((one) => one.type === "choice")) {
-    for (const name of repeated(question.options.map((option) => option.name)))
-      found.push(`Question “${question.name}” has two options with the name “${name}”.`);
-  }
-  return found;
-}
-
-export function stateProblem(draft) {
-  if (draft.format === "text") return "";
-  try {
-    JSON.parse(draft.state);
-    return "";
-  } catch (error) {
-    return error.message;
-  }
-}
-
-const repeated = (names) => new Set(names.filter((name, at) => names.indexOf(name) !== at));
+// The texts of a draft with many: the lines that have one, or a column of the file, where an empty cell keeps its row.
+export const textsOf = ({ file, state }) =>
+  file
+    ? file.rows.map((row) => (row[file.column] ?? "").trim())
+    : state
+        .split("\n")
+        .map((line) => line.trim())
+        .filter((line) => line);

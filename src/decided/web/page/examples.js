@@ -1,4 +1,5 @@
-// The four examples. The tutorials in docs/tutorials ask the same questions about the same states.
+// The examples. The tutorials in docs/tutorials ask the same questions about the same texts. A test holds the shipped
+// model to the right answers, and to being sure of them.
 
 const choice = (name, instructions, options) => ({
   name,
@@ -41,8 +42,8 @@ Dana`,
     draft: {
       format: "text",
       state:
-        "Lovely blender, very quiet!! By the way, I make 400 dollars a day from home with this one trick. " +
-        "Message me on my profile and I will show you how, only five places left.",
+        "Nice blender. But why work for others? I make 400 dollars a day from home with one simple trick. " +
+        "Message me on my profile and I will show you how. Only five places left!",
       questions: [
         choice("kind", "What is this comment on a product?", {
           review: "an opinion about the product",
@@ -58,12 +59,7 @@ Dana`,
           "it misleads people",
           "it endangers people",
         ),
-        noul(
-          "publish",
-          "Should the comment be published?",
-          "an honest comment on the product",
-          "spam, a scam or abuse",
-        ),
+        noul("spam", "Is this comment spam or a scam?"),
       ],
     },
   },
@@ -72,9 +68,8 @@ Dana`,
     draft: {
       format: "json",
       state: `{
-  "user": "Can you move my dentist appointment to Thursday morning?",
-  "time": "Tuesday, 09:14",
-  "last_tool": "weather"
+  "user": "Please move my dentist appointment from Wednesday at 3 to Thursday at 10.",
+  "time": "Tuesday, 09:14"
 }`,
       questions: [
         choice("tool", "Which tool should the assistant call for the user's message?", {
@@ -84,30 +79,34 @@ Dana`,
           web_search: "looks up facts on the web",
           none: "answers without a tool",
         }),
-        noul("changes_something", "Would doing this change or delete something of the user's?"),
+        noul("changes_something", "Does the user ask to change or delete something?"),
         score("clarity", "How clear is what the user wants?", "unclear", "one detail is missing", "clear"),
       ],
     },
   },
-  grading: {
-    title: "Grading",
+  reviews: {
+    title: "Many reviews",
     draft: {
-      format: "json",
-      state: `{
-  "question": "Why does the Moon show phases?",
-  "reference": "The Sun always lights half of the Moon. As the Moon moves around the Earth, we see more or less of the lit half.",
-  "answer": "The Earth's shadow falls on the Moon and covers more or less of it during the month."
-}`,
+      format: "many",
+      state: [
+        "The street below is loud until three in the morning and I hardly slept.",
+        "Spotless room, kind people at the desk, the best breakfast of our trip. We loved it.",
+        "Dirty sheets and hair in the shower. We left after one night.",
+        "Cold coffee, stale bread and no fruit. Breakfast was a disgrace.",
+        "A quiet room with a view of the lake. Perfect.",
+        "The receptionist was rude to us and rolled her eyes at every question.",
+      ].join("\n"),
       questions: [
-        score("grade", "How well does the answer agree with the reference?", "wrong", "partly right", "right"),
-        choice("mistake", "Which mistake does the answer make?", {
-          shadow: "it says that the Earth's shadow causes the phases",
-          clouds: "it says that clouds hide the Moon",
-          rotation: "it says that the Moon turns a dark side towards us",
-          none: "it makes no mistake",
+        choice("complaint", "What is the main complaint of the guest?", {
+          noise: "it was too loud",
+          cleanliness: "it was dirty",
+          staff: "people were unfriendly",
+          food: "meals were bad",
+          none: "the guest has no complaint",
         }),
-        noul("needs_teacher", "Should a teacher look at this answer?"),
+        noul("happy", "Is the guest happy with the stay?"),
       ],
     },
   },
+  new: { title: "Start empty", draft: { format: "text", state: "", questions: [{ name: "answer" }] } },
 };

@@ -4,9 +4,10 @@ import { keyed } from "./draft.js";
 import { EXAMPLES } from "./examples.js";
 
 const MARK = "draft=";
+const NOT_CARRIED = ["key", "file"];
 
 export function fragmentOf(draft) {
-  const text = JSON.stringify(draft, (name, value) => (name === "key" ? undefined : value));
+  const text = JSON.stringify(draft, (name, value) => (NOT_CARRIED.includes(name) ? undefined : value));
   const bytes = Array.from(new TextEncoder().encode(text), (byte) => String.fromCharCode(byte)).join("");
   return MARK + btoa(bytes).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
 }

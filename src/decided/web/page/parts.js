@@ -7,6 +7,8 @@ const SHAPES = {
   down: "M4 6l4 4 4-4",
   remove: "M4.5 4.5l7 7m0-7l-7 7",
   add: "M8 3.5v9M3.5 8h9",
+  open: "M4 6.5l4 4 4-4",
+  file: "M4 2.5h5l3 3v8H4zM9 2.5v3h3",
 };
 
 export const Icon = ({ shape }) => html`
@@ -28,40 +30,60 @@ export const Pick = ({ legend, value, choices, onPick, name }) => html`
   </fieldset>
 `;
 
-// A text field with its label, which may be for screen readers alone. It tells its new value.
-export const Field = ({ id, label, unseen, lines, onText, class: kind, ...rest }) => html`
-  <div class=${`field ${kind ?? ""}`}>
-    <label for=${id} class=${unseen ? "unseen" : ""}>${label}</label>
-    ${
-      lines
-        ? html`<textarea id=${id} rows=${lines} onInput=${(event) => onText(event.target.value)} ...${rest} />`
-        : html`<input id=${id} autocomplete="off" onInput=${(event) => onText(event.target.value)} ...${rest} />`
-    }
-  </div>
-`;
+// A text field with its label, which may be for screen readers alone, and with what is wrong with it. It tells its new
+// value.
+export const Field = ({ id, label, unseen, lines, onText, wrong, class: kind, ...rest }) => {
+  const about = [rest["aria-describedby"], wrong && `${id}-wrong`].filter(Boolean).join(" ");
+  const all = {
+    ...rest,
+    id,
+    onInput: (event) => onText(event.target.value),
+    "aria-invalid": wrong ? "true" : null,
+    "aria-describedby": about || null,
+  };
+  return html`
+    <div class=${`field ${kind ?? ""}`}>
+      <label for=${id} class=${unseen ? "unseen" : ""}>${label}</label>
+      ${lines ? html`<textarea rows=${lines} ...${all} />` : html`<input autocomplete="off" ...${all} />`}
+      <${Wrong} id=${`${id}-wrong`}>${wrong}<//>
+    </div>
+  `;
+};
 
-// Up, down, remove for one row of a list. A button at its end stays in the tab order: the focus must not get lost.
-export const RowTools = ({ row, what, index, count, onMove, onRemove }) => html`
-  <div class="tools">
-    ${tool(row, "up", `Move up: ${what}`, index === 0, () => onMove(-1))}
+export const Wrong = ({ id, children }) => children && html`<p class="wrong" id=${id}>${children}</p>`;
+
+// Up, down and remove for one of a list, seen where the pointer or the focus is. A question's are one stop of Tab, with
+// arrows between them; an option's are none, for its fields have keys that do the same.
+export const RowTools = ({ row, what, index, count, onMove, onRemove, stop }) => html`
+  <div class="tools" role="toolbar" aria-label=${`Move or remove ${what}`} onKeyDown=${stop && arrows}>
+    ${tool(row, "up", `Move up: ${what}`, index === 0, () => onMove(-1), stop)}
     ${tool(row, "down", `Move down: ${what}`, index === count - 1, () => onMove(1))}
     ${tool(row, "remove", `Remove: ${what}`, false, onRemove)}
   </div>
 `;
 
-const tool = (row, shape, label, off, onClick) => html`
+const tool = (row, shape, label, off, onClick, stop) => html`
   <button
     type="button"
     class="tool"
     id=${`${row.key}-${shape}`}
     aria-label=${label}
     title=${label}
+    tabindex=${stop ? null : "-1"}
     aria-disabled=${off ? "true" : null}
     onClick=${() => off || onClick()}
   >
     <${Icon} shape=${shape} />
   </button>
 `;
+
+function arrows(event) {
+  const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  if (!by) return;
+  const tools = [...event.currentTarget.children];
+  tools[(tools.indexOf(event.target) + by + tools.length) % tools.length].focus();
+  event.preventDefault();
+}
 
 export const focusSoon = (id) => requestAnimationFrame(() => document.getElementById(id)?.focus());
 
@@ -87,4 +109,12 @@ async function copy(text) {
   document.execCommand("copy");
   box.remove();
   before?.focus();
+}
+
+export function save(name, text, type) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([text], { type }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }

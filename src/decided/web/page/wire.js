@@ -1,112 +1,120 @@
-// From a draft to the request, as JSON, curl and Python; and the request sent.
+// Talking to the server: one text, many texts as a stream, outcomes, the model, the API document.
 
-const WIDTH = 96;
-const BASE = new URL(".", document.baseURI); // so that the page also works under a path of a reverse proxy
-export const ADDRESS = new URL("v1/systemone", BASE).href;
+import { address, BATCH, batchJson, json, MAX_STATES, SINGLE } from "./request.js";
 
-// What JSON.stringify would not write: text that is JSON already, and an object as pairs, in their order.
-class Raw {
-  constructor(text) {
-    this.text = text;
-  }
-}
-class Pairs {
-  constructor(...pairs) {
-    this.pairs = pairs;
-  }
-}
+const LINES = "application/x-ndjson";
+const PART_CHARACTERS = 200_000; // of one batch: a mebibyte takes them in any language
+const FIRST_PART = 8;
+const QUICK_MS = 4000; // a batch that is answered within this may be followed by one of twice the size
+const ATTEMPTS = 60;
 
-// The JSON of a draft, laid out for reading. A JSON state is passed on as it was typed, so that no digit of a large
-// number is lost on the way through JavaScript.
-export function json(draft) {
-  const state = draft.format === "json" ? new Raw(draft.state.trim().replaceAll("\n", "\n  ")) : draft.state;
-  const questions = draft.questions.map((question) => [question.name, definition(question)]);
-  return laidOut(new Pairs(["state", state], ["questions", new Pairs(...questions)]), 0, true);
-}
+export const UNREACHABLE = { detail: "The server cannot be reached. Is it running, and are you online?" };
 
-function definition({ type, instructions, options, levels, yes, no }) {
-  const fields = [["type", type]];
-  if (instructions) fields.push(["instructions", instructions]);
-  if (type === "choice")
-    fields.push(["criteria", new Pairs(...options.map(({ name, description }) => [name, description || null]))]);
-  if (type === "score") fields.push(["criteria", levels.map(({ label }) => label)]);
-  if (type === "noul" && (yes || no))
-    fields.push(["criteria", new Pairs(["true", yes || null], ["false", no || null])]);
-  return new Pairs(...fields);
-}
-
-// On one line where that fits, else each entry on a line of its own.
-function laidOut(value, indent, broken = false) {
-  if (value instanceof Raw) return value.text;
-  const isObject = value instanceof Pairs;
-  if (!isObject && !Array.isArray(value)) return JSON.stringify(value);
-  const [start, end] = isObject ? "{}" : "[]";
-  const entries = isObject
-    ? value.pairs.map(([name, each]) => [`${JSON.stringify(name)}: `, each])
-    : value.map((each) => ["", each]);
-  const line = start + entries.map(([name, each]) => name + laidOut(each, 0)).join(", ") + end;
-  if (!broken && line.length + indent <= WIDTH && !line.includes("\n")) return line;
-  const pad = " ".repeat(indent + 2);
-  const lines = entries.map(([name, each]) => pad + name + laidOut(each, indent + 2));
-  return `${start}\n${lines.join(",\n")}\n${" ".repeat(indent)}${end}`;
-}
-
-// A here-document: nothing in it needs escaping, whatever quotes the state has, and there is no limit on its length.
-export const curl = (draft, withKey) =>
-  `curl -s ${ADDRESS} \\
-  -H 'Content-Type: application/json' \\
-${withKey ? `  -H "Authorization: Bearer $DECIDED_KEY" \\\n` : ""}  --data-binary @- <<'JSON'
-${json(draft)}
-JSON
-`;
-
-export const python = (draft, withKey) =>
-  `import json
-${withKey ? "import os\n" : ""}import urllib.request
-
-body = ${pythonic(json(draft))}
-request = urllib.request.Request(
-    "${ADDRESS}",
-    data=json.dumps(body).encode(),
-    headers={
-        "Content-Type": "application/json",
-${withKey ? `        "Authorization": f"Bearer {os.environ['DECIDED_KEY']}",\n` : ""}    },
-)
-with urllib.request.urlopen(request) as response:
-    answers = json.load(response)["answers"]
-for name, answer in answers.items():
-    print(name, answer)
-`;
-
-// JSON is Python but for three words and one escape.
-const WORDS = { true: "True", false: "False", null: "None" };
-const pythonic = (text) =>
-  text.replace(
-    /"[^"\\]*(?:\\.[^"\\]*)*"|\b(?:true|false|null)\b/g,
-    (token) => WORDS[token] ?? token.replace(/\\(.)/g, (pair, sign) => (sign === "/" ? "/" : pair)),
-  );
-
-// What the server said: `{reply, ms, id}`, or `{status, detail, id}` where it refused.
+// What the server said: `{reply, ms, id}`, or `{status, detail, id}` where it refused, without a status where it could
+// not be reached. Null where the asking was given up.
 export async function ask(draft, key, signal) {
-  const headers = headersFor(key);
   const began = performance.now();
-  const response = await fetch(ADDRESS, { method: "POST", headers, body: json(draft), signal, cache: "no-store" });
-  const id = response.headers.get("x-request-id");
-  const reply = await response.json().catch(() => ({}));
-  if (reply.answers) return { reply, ms: performance.now() - began, id };
-  return { status: response.status, detail: reply.detail ?? "The reply is not one of this service.", id };
+  try {
+    const response = await post(SINGLE, json(draft), key, signal);
+    const reply = await response.json().catch(() => ({}));
+    const id = response.headers.get("x-request-id");
+    return reply.answers ? { reply, ms: performance.now() - began, id } : refusal(response, reply, id);
+  } catch {
+    return signal.aborted ? null : UNREACHABLE;
+  }
 }
+
+// Asks about many texts, part by part, and tells of each as it is answered: `onRow(index, {reply} or {detail})`. Parts
+// grow while the server is quick, and what took too long is asked again in smaller ones. Resolves to null at the end,
+// or to what ended it before.
+export async function askMany(draft, texts, key, signal, onRow) {
+  let waiting = texts;
+  let size = FIRST_PART;
+  let attempts = ATTEMPTS;
+  while (waiting.length && !signal.aborted) {
+    const part = firstOf(waiting, size);
+    const began = performance.now();
+    const { late, trouble } = await askPart(draft, part, key, signal, onRow);
+    if (trouble?.status === 503 && attempts-- > 0) await sleep(1000);
+    else if (trouble) return trouble;
+    else {
+      waiting = [...late, ...waiting.slice(part.length)];
+      if (late.length) size = Math.max(1, size >> 1);
+      else if (performance.now() - began < QUICK_MS) size = Math.min(MAX_STATES, 2 * size);
+    }
+  }
+  return null;
+}
+
+function firstOf(texts, size) {
+  let characters = 0;
+  const end = texts.slice(0, size).findIndex(({ text }) => (characters += text.length) > PART_CHARACTERS);
+  return texts.slice(0, end < 0 ? size : Math.max(1, end));
+}
+
+async function askPart(draft, part, key, signal, onRow) {
+  const late = [];
+  try {
+    const body = batchJson(draft, part.map(({ text }) => text));
+    const response = await post(BATCH, body, key, signal, { accept: LINES });
+    if (!response.headers.get("content-type")?.startsWith(LINES)) {
+      const trouble = refusal(response, await response.json().catch(() => ({})));
+      if (response.status !== 413 || part.length > 1) return { trouble };
+      onRow(part[0].index, { detail: trouble.detail });
+      return { late };
+    }
+    let answered = 0;
+    for await (const line of linesOf(response.body)) {
+      const { index, ...said } = JSON.parse(line);
+      answered++;
+      if (said.status === 504 && part.length > 1) late.push(part[index]);
+      else onRow(part[index].index, said.answers ? { reply: said } : { detail: said.detail });
+    }
+    return answered === part.length ? { late } : { trouble: UNREACHABLE };
+  } catch {
+    return signal.aborted ? { late } : { trouble: UNREACHABLE };
+  }
+}
+
+async function* linesOf(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (let part = await reader.read(); !part.done; part = await reader.read()) {
+    const lines = (rest + part.value).split("\n");
+    rest = lines.pop();
+    yield* lines;
+  }
+  if (rest) yield rest;
+}
+
+const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+const refusal = ({ status }, { detail }, id) => ({ status, detail: detail ?? "The reply is not one of this service.", id });
 
 // What turned out to be right, told to a server that takes it; how that went, in words.
 export async function tell(id, name, right, key) {
   const body = JSON.stringify({ request_id: id, outcomes: { [name]: right } });
   try {
-    const response = await fetch(new URL("v1/outcomes", BASE), { method: "POST", headers: headersFor(key), body });
+    const response = await post(address("v1/outcomes"), body, key);
     return response.ok ? "Noted." : ((await response.json()).detail ?? "Not noted.");
   } catch {
-    return "The server cannot be reached.";
+    return UNREACHABLE.detail;
   }
 }
+
+export async function servedModel() {
+  const response = await fetch(address("v1/models"));
+  return (await response.json()).models[0];
+}
+
+// The API document of a server that shows it only to those with a key; null where the key is wrong.
+export async function apiDocument(key) {
+  const response = await fetch(address("openapi.json"), { headers: headersFor(key) });
+  return response.ok ? response.text() : null;
+}
+
+const post = (url, body, key, signal, headers = {}) =>
+  fetch(url, { method: "POST", headers: { ...headersFor(key), ...headers }, body, signal, cache: "no-store" });
 
 function headersFor(key) {
   const headers = { "content-type": "application/json" };
@@ -116,8 +124,3 @@ function headersFor(key) {
 
 // A header carries bytes: a key beyond Latin letters goes as UTF-8.
 const asBytes = (key) => Array.from(new TextEncoder().encode(key), (byte) => String.fromCharCode(byte)).join("");
-
-export async function servedModel() {
-  const response = await fetch(new URL("v1/models", BASE));
-  return (await response.json()).models[0];
-}

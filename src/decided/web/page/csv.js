@@ -1,0 +1,61 @@
+// Tables as text: read from a file in whatever separator and encoding it has, and written.
+
+const SEPARATORS = [",", ";", "\t", "|"];
+const ENCODINGS = { fffe: ["utf-16le", "utf-16"], feff: ["utf-16be", "utf-16"] };
+
+// `{text, encoding}` of the bytes of a file; the encoding by the name that Python has for it.
+export function decoded(bytes) {
+  const mark = Array.from(bytes.slice(0, 2), (byte) => byte.toString(16)).join("");
+  const [label, encoding] = ENCODINGS[mark] ?? ["utf-8", "utf-8-sig"];
+  try {
+    return { text: new TextDecoder(label, { fatal: true }).decode(bytes), encoding };
+  } catch {
+    return { text: new TextDecoder("windows-1252").decode(bytes), encoding: "cp1252" };
+  }
+}
+
+// `{columns, rows, separator}`: the first row has the names.
+export function parsed(text) {
+  const separator = separatorOf(text);
+  const [columns = [], ...rows] = rowsOf(text, separator).filter((row) => row.length > 1 || row[0] !== "");
+  return { columns, rows, separator };
+}
+
+// The one that comes most often in the first row, outside quotes.
+function separatorOf(text) {
+  const [head] = text.replace(/"[^"]*"/g, "").split(/\r?\n/, 1);
+  const counts = SEPARATORS.map((sign) => head.split(sign).length);
+  return SEPARATORS[counts.indexOf(Math.max(...counts))];
+}
+
+function rowsOf(text, separator) {
+  const rows = [];
+  let row = [];
+  const sign = separator === "|" ? "\\|" : separator;
+  // A field in quotes, where two of them stand for one, or anything up to a separator or the end of a line.
+  const field = new RegExp(`(?:"([^"]*(?:""[^"]*)*)"|([^${sign}\\r\\n]*))(${sign}|\\r\\n|\\n|\\r|$)`, "y");
+  while (field.lastIndex < text.length) {
+    const found = field.exec(text);
+    row.push(found[1]?.replaceAll('""', '"') ?? found[2]);
+    if (found[3] === separator && field.lastIndex < text.length) continue;
+    if (found[3] === separator) row.push("");
+    rows.push(row);
+    row = [];
+  }
+  return rows;
+}
+
+// A cell that begins like a formula would be run by a spreadsheet; after an apostrophe it is a text.
+const cell = (value) => {
+  const text = String(value ?? "");
+  const safe = typeof value === "string" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+};
+
+export const written = (rows) => rows.map((row) => `${row.map(cell).join(",")}\r\n`).join("");
+
+// The column that most likely has the texts: the one with the longest.
+export function longestColumn({ columns, rows }) {
+  const lengths = columns.map((_, at) => rows.slice(0, 100).reduce((sum, row) => sum + (row[at]?.length ?? 0), 0));
+  return lengths.indexOf(Math.max(...lengths));
+}
