@@ -10,21 +10,40 @@ RAY := 2.55.0
 # Where it can matter which processor the embedded model runs on.
 EMBEDDED_TESTS := tests/embedded tests/test_conformance.py
 
+# What `make install EXTRAS="parquet excel"` adds; which there are, pyproject.toml says.
+EXTRAS ?=
+KNOWN_EXTRAS := $(shell sed -n '/^\[project.optional-dependencies\]/,/^$$/s/ = .*//p' pyproject.toml)
+UNKNOWN_EXTRAS := $(filter-out $(KNOWN_EXTRAS),$(EXTRAS))
+ifneq ($(UNKNOWN_EXTRAS),)
+$(error there is no extra $(UNKNOWN_EXTRAS); there are: $(KNOWN_EXTRAS))
+endif
+COMMA := ,
+WITH := $(subst $() $(),$(COMMA),$(strip $(EXTRAS)))
+
 .PHONY: install serve test test-torch test-without-vnni test-ray check numbers pictures eval-model lock sbom clean
 
-install: .venv/installed
+install: .venv/installed  ## into .venv; with libraries that only some parts need: make install EXTRAS="parquet excel"
+ifneq ($(WITH),)
+	@echo "installing the extras $(EXTRAS)"
+	@$(INSTALL) --constraint requirements.lock --no-build-isolation --editable '.[$(WITH)]'
+endif
+	@echo "installed: try $(BIN)/decided doctor"
 
 .venv/installed: requirements-runtime.lock requirements-build.lock pyproject.toml models/base/pyproject.toml
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV)
-	$(INSTALL) --require-hashes --requirement requirements-runtime.lock
-	$(INSTALL) --require-hashes --requirement requirements-build.lock
-	$(INSTALL) --no-deps --no-build-isolation --editable . --editable ./models/base
-	touch $@
+	@echo "1/3 making .venv"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV)
+	@echo "2/3 installing the libraries that the lock files name"
+	@$(INSTALL) --require-hashes --requirement requirements-runtime.lock
+	@$(INSTALL) --require-hashes --requirement requirements-build.lock
+	@echo "3/3 installing decided and its model"
+	@$(INSTALL) --no-deps --no-build-isolation --editable . --editable ./models/base
+	@touch $@
 
 .venv/installed-dev: .venv/installed requirements.lock
-	$(INSTALL) --require-hashes --requirement requirements.lock
-	touch $@
+	@echo "installing what the tests need"
+	@$(INSTALL) --require-hashes --requirement requirements.lock
+	@touch $@
 
 serve: install
 	$(BIN)/decided serve
@@ -49,7 +68,7 @@ test-torch: .venv-torch/installed  ## what needs PyTorch, in an environment of i
 .venv-ray/installed: requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv-ray
 	.venv-ray/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV)
-	.venv-ray/bin/uv pip install --quiet --python .venv-ray/bin/python --requirement requirements.lock "ray[data]==$(RAY)"
+	.venv-ray/bin/uv pip install --quiet --python .venv-ray/bin/python --requirement requirements.lock "ray==$(RAY)"
 	.venv-ray/bin/uv pip install --quiet --python .venv-ray/bin/python --no-deps --no-build-isolation --editable .
 	touch $@
 

@@ -26,7 +26,7 @@ try it:
   decided run m.jsonl --questions questions.yaml --out answered.parquet --state-column subject --state-column text
   zcat messages.jsonl.gz | decided run - --questions questions.yaml | gzip > answered.jsonl.gz
   decided run messages.csv --questions questions.yaml --out answered.csv --server http://127.0.0.1:8000
-  decided run s3-mount/messages.parquet --questions questions.yaml --out s3-mount/answered.parquet --ray auto
+  decided run messages.parquet --questions questions.yaml --out answered.parquet --ray auto
 
 columns added for a question called team: team (the option, the level, or true or false), team.confidence, team.p.OPTION
 for each option, and for levels team.level (its label) and team.score. Then: warning, error.
@@ -76,17 +76,16 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="ADDRESS",
         help="run on the Ray cluster at this address; 'local' starts one here (with the extra ray)",
     )
-    parser.add_argument("--ray-workers", metavar="N", type=positive, help="workers on the cluster")
+    parser.add_argument(
+        "--ray-workers",
+        metavar="N",
+        type=positive,
+        help="workers on the cluster, --threads CPUs each (default: as many as have room)",
+    )
     add_source(parser)
 
 
 async def execute(chosen: Settings, given: dict[str, Any]) -> None:
     from decided.tables.run import Task, run
 
-    task = Task(**given | {"state_columns": tuple(given["state_columns"])})
-    if task.ray is None:
-        await run(chosen, task)
-    else:
-        from decided.tables import ray
-
-        ray.run(chosen, task)  # nothing else runs on this loop
+    await run(chosen, Task(**given | {"state_columns": tuple(given["state_columns"])}))

@@ -1,117 +1,203 @@
-"""`decided run --ray`: the same table and the same columns, with the rows spread over a Ray cluster by Ray Data.
+"""`decided run --ray`: the same run, with the questions answered by workers on a Ray cluster.
 
-Ray reads the table in blocks, deals them to workers, restarts what fails, and writes a folder of files. Here is only
-what a worker does with a block: it opens the model or the server once, and asks about the rows as `decided run` does.
+The table is read and written here, so everything that holds for `decided run` holds with Ray too: order, resuming,
+formats. The workers get states and give answers; nothing but the package has to be on their machines. A worker that is
+lost is replaced, and what it was asked is asked of another.
 """
 
 import asyncio
 import importlib.util
-from pathlib import Path
+import logging
+import os
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from decided.backend import check_options, open_backend
-from decided.errors import InputError
+from decided.backend import Questions, open_backend
+from decided.client.protocol import BatchResult
+from decided.errors import InputError, ModelError
 from decided.extras import install_command
 from decided.settings import Settings
-from decided.tables.run import Finished, Task, ask_rows, columns_of
-from decided.tables.tables import Row, format_of, missing_column
 
-_ROWS_PER_BLOCK = 256
 _LOCAL = "local"
+_RESOURCES_S = 10.0
+_REPLACED_S = 120.0
+_TRIES = 3
+_LOG = logging.getLogger(__name__)
 
 
-def check_that_it_can_be_used(task: Task) -> None:
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a worker tells of itself."""
+
+    model: str
+    description: str
+    max_options: int
+    rows_in_flight: int
+    where: str
+
+
+class Worker:
+    """What runs on the cluster: the model, or the server, opened as `decided run` opens it."""
+
+    def __init__(self, settings: Settings, server: str | None, api_key: str | None) -> None:
+        self._asked = (settings, server, api_key)
+
+    async def about(self) -> About:
+        import ray
+
+        self._backend = found = await open_backend(*self._asked)
+        where = f"node {ray.util.get_node_ip_address()}, process {os.getpid()}"
+        return About(found.model, found.description, found.max_options, found.rows_in_flight, where)
+
+    async def answer(self, states: Sequence[Any], questions: Questions) -> list[BatchResult]:
+        return [result async for result in self._backend.batch(states, questions)]
+
+
+class RayBackend:
+    """The workers of a cluster as one backend: each request goes to the one that has the least to do."""
+
+    def __init__(self, ray: Any, make: Any, workers: int) -> None:
+        self._ray = ray
+        self._make = make
+        self._wanted = workers
+        self._load: dict[Any, int] = {}
+        self._starting: set[asyncio.Task[About]] = set()
+        self._joined = asyncio.Event()
+
+    async def open(self) -> "RayBackend":
+        """Start the workers; all must be there before the first question."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                started = [group.create_task(self._start()) for _ in range(self._wanted)]
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        about = started[0].result()
+        self.model, self.description, self.max_options = about.model, about.description, about.max_options
+        self.rows_in_flight = about.rows_in_flight * self._wanted
+        self.least_in_flight = 4 * self._wanted
+        return self
+
+    async def batch(self, states: Sequence[Any], questions: Questions) -> AsyncGenerator[BatchResult, None]:
+        for _ in range(_TRIES):
+            worker = await self._idlest()
+            self._load[worker] += len(states)
+            try:
+                results = await _result(worker.answer.remote(list(states), questions))
+            except self._ray.exceptions.RayTaskError as error:
+                raise _told(error) from None
+            except self._ray.exceptions.RayActorError:
+                self._lose(worker)
+                continue
+            finally:
+                if worker in self._load:
+                    self._load[worker] -= len(states)
+            for result in results:
+                yield result
+            return
+        raise ModelError(f"--ray: {_TRIES} workers were lost on the same rows")
+
+    async def close(self) -> None:
+        for task in self._starting:
+            task.cancel()
+        self._ray.shutdown()
+
+    async def _start(self) -> About:
+        worker = self._make()
+        try:
+            about: About = await _result(worker.about.remote())
+        except self._ray.exceptions.RayTaskError as error:
+            raise _told(error) from None
+        except self._ray.exceptions.RayActorError as error:
+            raise ModelError(f"--ray: a worker did not start: {_first_line(error)}") from None
+        self._load[worker] = 0
+        self._joined.set()
+        _LOG.debug("a worker is ready: %s", about.where)
+        return about
+
+    async def _idlest(self) -> Any:
+        while not self._load:
+            self._joined.clear()
+            try:
+                await asyncio.wait_for(self._joined.wait(), _REPLACED_S)
+            except TimeoutError:
+                raise ModelError("--ray: all workers were lost, and the cluster has no room for others") from None
+        return min(self._load, key=self._load.__getitem__)
+
+    def _lose(self, worker: Any) -> None:
+        """Once for all that was asked of it: it is out, and another is started in its place."""
+        if self._load.pop(worker, None) is not None:
+            _LOG.warning("a worker on the cluster was lost; another takes its place")
+            task = asyncio.get_running_loop().create_task(self._start())
+            self._starting.add(task)
+            task.add_done_callback(self._replaced)
+
+    def _replaced(self, task: "asyncio.Task[About]") -> None:
+        self._starting.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _LOG.warning("the worker could not be replaced: %s", error)
+
+
+async def open_on_cluster(settings: Settings, server: str | None, api_key: str | None, address: str, workers: int | None
+) -> RayBackend:  # fmt: skip
+    """Workers on the cluster at the address; `local` starts one on this machine."""
     if importlib.util.find_spec("ray") is None:
         raise InputError(f"--ray needs Ray: {install_command('ray')}")
-    if task.out is None or task.source == "-":
-        raise InputError("--ray needs files: an INPUT that all machines can read, and an --out that all can write")
-    if task.out.exists():
-        raise InputError(f"{task.out} already exists: remove it or choose another name")
-
-
-def run(settings: Settings, task: Task) -> None:
-    """Ask about every row, on the cluster at the address; `local` starts one on this machine."""
-    check_that_it_can_be_used(task)
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns of a change to come
     import ray
 
-    if task.out is None:
-        raise AssertionError("checked above")
-    asked = columns_of(task)
-    kind = format_of(str(task.out), "--out")
-    ray.init(address=None if task.ray == _LOCAL else task.ray, log_to_driver=False)
-    ray.data.DataContext.get_current().execution_options.preserve_order = True
     try:
-        workers = task.ray_workers or 1
-        cpus_each = 0 if task.server else 1  # who asks a server only waits
-        if workers * cpus_each >= ray.cluster_resources().get("CPU", 0):
-            raise InputError(f"--ray-workers {workers}: the cluster needs more CPUs than workers")
-        table = _read(ray.data, task)
-        names = table.columns() or []
-        for name in asked.types:
-            if name in names:
-                raise InputError(f"the input has a column {name!r} already: give the question another name")
-        for name in task.state_columns:
-            if name not in names:
-                raise InputError(f"--state-column {name}: {missing_column(name, names)}")
-        answered = table.map_batches(
-            RowWorker,
-            fn_constructor_args=(settings, task),
-            batch_size=_ROWS_PER_BLOCK,
-            batch_format="pyarrow",
-            concurrency=workers,
-            num_cpus=cpus_each,
+        ray.init(
+            address=None if address == _LOCAL else address,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            include_dashboard=False if address == _LOCAL else None,
         )
-        _write(answered, kind, str(task.out.absolute()))
-    finally:
+    except Exception as error:  # whatever Ray raises: it has no one kind for it
+        hint = "" if address == _LOCAL else "; start one with `ray start --head`, or run with --ray local"
+        raise ModelError(f"--ray {address}: no cluster ({_first_line(error)}){hint}") from None
+    try:
+        cpus = 0 if server is not None else settings.threads or 1  # who asks a server only waits
+        gpus = 1 if server is None and settings.device == "cuda" else 0
+        count = workers or _as_many_as_fit(ray, cpus, gpus)
+        options: dict[str, Any] = {"num_cpus": cpus, "num_gpus": gpus}
+        if cpus:
+            _reserve(ray, count, {"CPU": cpus} | ({"GPU": gpus} if gpus else {}))
+        chosen = settings if server is not None else replace(settings, threads=cpus)
+        remote = ray.remote(Worker).options(**options)
+        return await RayBackend(ray, lambda: remote.remote(chosen, server, api_key), count).open()
+    except BaseException:
         ray.shutdown()
+        raise
 
 
-class RowWorker:
-    """What runs on the cluster, once per worker: the model or the server, opened."""
-
-    def __init__(self, settings: Settings, task: Task) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._task = task
-        self._asked = columns_of(task)
-        self._backend = self._loop.run_until_complete(open_backend(settings, task.server, task.api_key))
-        check_options(self._backend, self._asked.questions)
-
-    def __call__(self, block: Any) -> Any:
-        import pyarrow
-
-        rows = [Row(values) for values in block.to_pylist()]
-        added: list[dict[str, Any]] = []
-
-        def sink(finished: list[Finished]) -> None:
-            added.extend(values for _, values in finished)
-
-        answering = ask_rows(self._task, iter(rows), self._asked, self._backend, sink, lambda _values: None)
-        self._loop.run_until_complete(answering)
-        plain = {bool: pyarrow.bool_(), int: pyarrow.int64(), float: pyarrow.float64(), str: pyarrow.string()}
-        for name, kind in self._asked.types.items():
-            block = block.append_column(name, pyarrow.array([values[name] for values in added], plain[kind]))
-        return block
+def _as_many_as_fit(ray: Any, cpus: int, gpus: int) -> int:
+    free = ray.available_resources()
+    fit = [int(free.get(name, 0) // each) for name, each in (("CPU", cpus), ("GPU", gpus)) if each]
+    return max(1, min(fit)) if fit else 1
 
 
-def _read(data: Any, task: Task) -> Any:
-    path = str(Path(task.source).absolute())
-    match format_of(task.source, "INPUT"):
-        case "csv":
-            return data.read_csv(path)
-        case "jsonl":
-            return data.read_json(path)
-        case "parquet":
-            return data.read_parquet(path)
-    raise InputError("--ray reads .csv, .jsonl and .parquet")
+def _reserve(ray: Any, workers: int, each: dict[str, int]) -> None:
+    """See within seconds whether the cluster has the room, rather than wait for it without a word."""
+    group = ray.util.placement_group([each] * workers)
+    there = group.wait(_RESOURCES_S)
+    ray.util.remove_placement_group(group)
+    if not there:
+        free, total = ray.available_resources(), ray.cluster_resources()
+        has = ", ".join(f"{free.get(name, 0):g} of {total.get(name, 0):g} {name}s are free" for name in each)
+        needs = " and ".join(f"{number * workers} {name}s" for name, number in each.items())
+        raise ModelError(f"--ray: {workers} workers need {needs}; {has}. Take fewer --ray-workers or --threads")
 
 
-def _write(table: Any, kind: str, folder: str) -> None:
-    match kind:
-        case "csv":
-            table.write_csv(folder)
-        case "jsonl":
-            table.write_json(folder)
-        case "parquet":
-            table.write_parquet(folder)
-        case _:
-            raise InputError("--ray writes .csv, .jsonl and .parquet")
+async def _result(reference: Any) -> Any:
+    return await asyncio.wrap_future(reference.future())
+
+
+def _told(error: Exception) -> ModelError:
+    """What a worker says, without the way it came."""
+    cause = getattr(error, "cause", None) or error
+    return ModelError(f"--ray: {_first_line(cause)}")
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -71,10 +71,10 @@ async def run(settings: Settings, task: Task) -> None:
         task.delimiter,
         task.sheet,
     )
-    asked = columns_of(task)
+    asked = Columns(questions.read_file(task.questions), task.probabilities, task.min_confidence)
     kind = "jsonl" if task.out is None else format_of(str(task.out), "--out")
     _check(task, table, asked, kind)
-    backend = await open_backend(settings, task.server, task.api_key)
+    backend = await _open(settings, task)
     try:
         check_options(backend, asked.questions)
         if task.out is None:
@@ -85,8 +85,12 @@ async def run(settings: Settings, task: Task) -> None:
         await backend.close()
 
 
-def columns_of(task: Task) -> Columns:
-    return Columns(questions.read_file(task.questions), task.probabilities, task.min_confidence)
+async def _open(settings: Settings, task: Task) -> Backend:
+    if task.ray is None:
+        return await open_backend(settings, task.server, task.api_key)
+    from decided.tables.ray import open_on_cluster
+
+    return await open_on_cluster(settings, task.server, task.api_key, task.ray, task.ray_workers)
 
 
 def _check(task: Task, table: Table, asked: Columns, kind: str) -> None:
@@ -193,7 +197,7 @@ async def _through(
         progress.advance()
 
     try:
-        await ask_rows(task, rows, asked, backend, sink, settled)
+        await _ask_rows(task, rows, asked, backend, sink, settled)
     finally:
         progress.close()
     lines = summary.lines(time.monotonic() - began)
@@ -203,7 +207,7 @@ async def _through(
         print(next(lines), file=sys.stderr)
 
 
-async def ask_rows(
+async def _ask_rows(
     task: Task, rows: Iterator[Row], asked: Columns, backend: Backend, sink: Sink, settled: Settled
 ) -> None:
     """Ask about every row. The sink gets them in order; `settled` hears of each as soon as it is answered."""
