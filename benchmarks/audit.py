@@ -9,8 +9,8 @@ A request has three questions, so three lines.
   before       with --before FOLDER: the server of another checkout, without an audit log
 
 Ratios are of rates in the same round; printed are the median ratio and the range of the middle half. How fast
-`required` is depends on the disk: --folder says where the logs are (default: the folder for temporary files), and a
-line how long one sync of a line takes there.
+`required` is depends on the disk: --folder says where the logs are (default: the folder for temporary files). How
+long one sync of a line takes there is printed too.
 
 Target, with --before: `off` reaches 0.97 of it. The verdict goes by rates; where other processes kept `off` waiting for
 its core for more than a tenth of the time, by CPU per request.

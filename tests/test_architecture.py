@@ -40,7 +40,8 @@ AT_HOME: dict[str, tuple[str, ...]] = {
     "opentelemetry": ("web/spans.py",),
     "threading": ("serving/worker.py", "engines/", "audit/log.py"),
 }
-PURE = {"fair_queue.py": {"asyncio", "threading", "time", "queue", "random"}}
+_MACHINERY = {"asyncio", "threading", "time", "queue", "random"}
+PURE = {"fair_queue.py": _MACHINERY, "serving/admission.py": _MACHINERY}
 
 
 def place_of(path: Path) -> str:
