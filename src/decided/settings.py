@@ -54,6 +54,16 @@ def _seconds(low: float, high: float) -> Callable[[str], float]:
     return read
 
 
+def _share(value: str) -> float:
+    try:
+        share = float(value)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise ValueError("must be a number from 0 to 1")
+    return share
+
+
 def _one_of(*values: str) -> Callable[[str], str]:
     def read(value: str) -> str:
         if value not in values:
@@ -149,6 +159,13 @@ class Settings:
     )
     audit_max_bytes: int = _setting(
         2**28, "size from which the audit log is put aside as FILE.000001 and so on", _whole(4096, 2**40)
+    )
+    shadow: str | None = _setting(
+        None, "a second model that is asked too, while nobody waits, to be compared; never sent", _text, metavar="MODEL"
+    )
+    shadow_share: float = _setting(0.05, "the share of the answers that the second model is asked for", _share)
+    shadow_log: Path | None = _setting(
+        None, "a file for what the two models disagree on, texts included, for `decided eval`", _path
     )
     remote_url: str | None = _setting(None, "address of the remote engine, for models served by one", _text)
     remote_concurrency: int = _setting(64, "calls to the remote engine at a time", _whole(1, 10_000))

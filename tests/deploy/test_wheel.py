@@ -23,7 +23,10 @@ NOT_CODE = {
     *(f"weights/{name}.onnx" for name in ("exact-question", "exact-state", "question", "state")),
     *(f"web/page/{name}.css" for name in ("answers", "guide", "layout", "look", "table")),
     *(f"web/page/{name}.js" for name in ("answers", "app", "checks", "code", "csv", "draft", "examples", "link")),
-    *(f"web/page/{name}.js" for name in ("parts", "preact", "questions", "request", "table", "text", "verdict", "wire")),
+    *(
+        f"web/page/{name}.js"
+        for name in ("parts", "preact", "questions", "request", "table", "text", "verdict", "wire")
+    ),
     *(f"web/page/{name}" for name in ("guide.html", "icon.svg", "index.html", "preact.LICENSE.txt")),
 }
 ABOUT = {"METADATA", "RECORD", "WHEEL", "entry_points.txt"}

@@ -46,7 +46,7 @@ def word(answer: dict[str, Any]) -> str:
 
 
 def test_lines_become_a_table_and_a_file(many: Playground, server: Server) -> None:
-    texts = ["I paid twice.", "Where is it?", '=HYPERLINK("x")', "It is <b>bold</b>, and \"quoted\"."]
+    texts = ["I paid twice.", "Where is it?", '=HYPERLINK("x")', 'It is <b>bold</b>, and "quoted".']
     many.text.fill("\n".join([texts[0], "", "  ", *texts[1:], ""]))
     expect(many.page.get_by_text("4 texts", exact=True)).to_be_visible()
     many.ask()
@@ -87,7 +87,7 @@ def test_the_texts_together_are_counted(many: Playground, server: Server) -> Non
 @pytest.mark.parametrize(
     ("content", "encoding", "separator"),
     [
-        ("id,review\r\n1,\"Late, again\"\r\n2,\r\n3,\"He said \"\"no\"\"\nand left\"\r\n", "utf-8-sig", ","),
+        ('id,review\r\n1,"Late, again"\r\n2,\r\n3,"He said ""no""\nand left"\r\n', "utf-8-sig", ","),
         ("id;review\n1;Späte Lieferung\n2; \n3;gut", "cp1252", ";"),
         ("id\treview\n1\tSpäte Lieferung\n2\t\n3\tgut\n", "utf-16", "\t"),
     ],

@@ -9,7 +9,8 @@ SHORT         it answers fewer questions than it was asked
 DIE           the thread that runs it ends
 
 `fake` makes an item of every question, as cross-encoders do. `fake:whole` makes one of a state with all its questions,
-which runs in pieces of a token budget, on two threads, as the embedded model does.
+which runs in pieces of a token budget, on two threads, as the embedded model does. `fake:contrary` likes least what the
+others like best.
 """
 
 import os
@@ -62,6 +63,13 @@ class FakeModel:
             if item.wants_features:
                 item.features = features(item.payload[0])
         return [[_weights(*item.payload)] if "SHORT" not in item.payload[0] else [] for item in items]
+
+
+class ContraryModel(FakeModel):
+    card = replace(FakeModel.card, name="contrary", max_options=26)
+
+    def run(self, items: Sequence[Item]) -> list[Any]:
+        return [[[1001 - weight for weight in of_options] for of_options in result] for result in super().run(items)]
 
 
 class WholeModel(FakeModel):
@@ -120,4 +128,4 @@ def load(name: str, settings: Settings) -> FakeModel:
     if name == "slow":
         print("loading", file=sys.stderr, flush=True)
         time.sleep(30)
-    return WholeModel() if name == "whole" else FakeModel()
+    return {"whole": WholeModel, "contrary": ContraryModel}.get(name, FakeModel)()

@@ -25,7 +25,8 @@ option may say what it means: NAME=DESCRIPTION), or from a file. In a terminal, 
 EPILOG = """\
 try it:
   decided ask "My parcel is two days late!" --noul "Is the parcel late?"
-  decided ask "I was charged twice. Please pay one back today!" --choice "Which team?" "billing=invoices and payments" delivery \\
+  decided ask "I was charged twice. Please pay one back today!" \\
+      --choice "Which team?" "billing=invoices and payments" delivery \\
       --score "How urgent is it?" "it can wait" "this week" today
   decided ask @message.txt --questions questions.yaml
   cat message.txt | decided ask --questions questions.yaml --json

@@ -79,6 +79,7 @@ class Metrics(Collector):
         self._queue_wait = Histogram(_SECONDS)
         self._profiles: dict[str, ProfileCounts] = {}
         self._audited: Callable[[], tuple[int, int]] | None = None
+        self._shadowed: Counter[tuple[str, str]] = Counter()
         self._version = self._model = ""
         self._load_seconds = 0.0
         self._in_flight: Callable[[], int] = int
@@ -123,6 +124,10 @@ class Metrics(Collector):
         if label not in self._profiles:
             self._profiles[label] = ProfileCounts()
         return self._profiles[label]
+
+    def shadowed(self, profile: str, result: str) -> None:
+        """What came of asking the second model."""
+        self._shadowed[profile, result] += 1
 
     def batch(self, report: BatchReport) -> None:
         self._batch_questions.observe(report.questions)
@@ -180,6 +185,13 @@ class Metrics(Collector):
             yield CounterMetricFamily("service_audit_lost", "Decisions missing in the audit log.", value=lost)
         if self._profiles:
             yield from self._of_profiles()
+        if self._shadowed:
+            shadowed = CounterMetricFamily(
+                "service_shadow_answers", "What the second model said to answers.", labels=["profile", "result"]
+            )
+            for pair, number in self._shadowed.items():
+                shadowed.add_metric(pair, number)
+            yield shadowed
 
     def _of_profiles(self) -> Iterator[Metric]:
         answers = CounterMetricFamily(

@@ -19,6 +19,7 @@ from decided.serving.admission import Places
 from decided.serving.evidence import ExplainedVerdict, Removals, Weights, explain
 from decided.serving.ledger import Ledger
 from decided.serving.metrics import Metrics
+from decided.serving.shadow import Sample, Shadow, chosen_option
 from decided.serving.verdict_stream import VerdictStream
 
 T = TypeVar("T")
@@ -52,6 +53,7 @@ class Service:
         self.engine = engine
         self.audit = audit
         self.ledger = ledger
+        self.shadow: Shadow | None = None
         self.profiles = profiles or None  # none in the usual case, which must not cost anything
         self.description = f"{engine.card.description} {engine.card.provenance}".rstrip()
         self._temperatures = None  # the usual case, which must not cost anything
@@ -93,7 +95,7 @@ class Service:
 
     async def _within_limits(self, work: Callable[[], Awaitable[T]], caller: Caller) -> T:
         """The clock runs from admission, so a slow sender cannot hold a place."""
-        self.places.enter(caller.client)
+        self._enter(caller)
         clock = _cancel_after(self._request_timeout_s)
         try:
             return await work()
@@ -105,10 +107,15 @@ class Service:
             clock.cancel()
             self.places.leave(caller.client)
 
+    def _enter(self, caller: Caller) -> None:
+        self.places.enter(caller.client)
+        if self.shadow is not None:
+            self.shadow.give_way()
+
     async def decide_each(self, read: Callable[[], Awaitable[Request]], caller: Caller = NOBODY) -> VerdictStream:
         """The same, but every state is told as it is decided. Place and clock are those of the whole request; a state
         that is not decided in time fails alone."""
-        self.places.enter(caller.client)
+        self._enter(caller)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._request_timeout_s
         try:
@@ -133,7 +140,7 @@ class Service:
         """Returns the error of the states that were not told."""
         try:
             async with asyncio.timeout_at(deadline):
-                await self.ask_each(request, decisions.emit, caller)
+                await self.ask_each(request, self._watched(request, decisions.emit), caller)
         except TimeoutError:
             self.metrics.refused(TimedOut.refusal)
             return TimedOut(self._request_timeout_s)
@@ -179,6 +186,9 @@ class Service:
             read += verdict.input_tokens
             written += verdict.output_tokens
         self.metrics.decided(len(request.questions) * len(verdicts), read, written)
+        if self.shadow is not None:
+            for state, verdict in zip(request.states, verdicts, strict=True):
+                self._offer(self.shadow, request.questions, state, verdict)
         return Outcome(request.states, request.questions, verdicts, Usage(read, written))
 
     def responses(self, outcome: Outcome) -> Iterator[SingleResponse]:
@@ -241,6 +251,25 @@ class Service:
             await self.audit.record(decisions)
         finally:
             self.places.leave(caller.client)
+
+    def _watched(self, request: Request, emit: Emit) -> Emit:
+        shadow = self.shadow
+        if shadow is None:
+            return emit
+
+        def offer_too(index: int, found: Verdict | DecidedError) -> None:
+            if isinstance(found, Verdict):
+                self._offer(shadow, request.questions, request.states[index], found)
+            emit(index, found)
+
+        return offer_too
+
+    def _offer(self, shadow: Shadow, questions: dict[str, Question], state: str, verdict: Verdict) -> None:
+        if shadow.draws():
+            given, _ = self._given(questions, verdict)
+            chosen = [chosen_option(*pair) for pair in zip(questions.values(), given, strict=True)]
+            found = [self.profiles.of(one) if self.profiles is not None else None for one in questions.values()]
+            shadow.take(Sample(state, questions, chosen, [one.label if one is not None else "" for one in found]))
 
     def _count_profiled(self, question: Question, found: Answer) -> None:
         applied = self.profiles.of(question) if self.profiles is not None else None

@@ -4,16 +4,20 @@ import asyncio
 import dataclasses
 import logging
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from decided.audit.line import Scribe
 from decided.audit.log import AuditLog, read_key
 from decided.engines import api
 from decided.engines.api import Engine, gives_features, is_model
-from decided.errors import SettingsError, Unavailable
+from decided.errors import ModelError, SettingsError, Unavailable
 from decided.hardware import physical_cores
 from decided.profiles.shelf import Profiles, read_profiles
 from decided.serving.ledger import Ledger
 from decided.serving.metrics import Metrics
+from decided.serving.service import Service
+from decided.serving.shadow import Shadow
 from decided.serving.worker import Worker
 from decided.settings import Settings
 
@@ -83,3 +87,34 @@ def open_audit_log(settings: Settings, engine: Engine, key: bytes | None) -> Aud
     scribe = Scribe(engine.card.name, engine.card.weights, key)
     is_required = settings.audit == "required"
     return AuditLog(settings.audit_log, scribe, is_required, settings.audit_max_bytes, settings.request_timeout_s)
+
+
+@asynccontextmanager
+async def shadowing(settings: Settings, service: Service) -> AsyncIterator[None]:
+    """With the second model beside the service, if the settings name one."""
+    if settings.shadow is None:
+        if settings.shadow_log is not None:
+            raise SettingsError("--shadow-log needs a second model: --shadow MODEL")
+        yield
+        return
+    if settings.shadow_log is not None:
+        try:
+            settings.shadow_log.touch(0o600)
+        except OSError as error:
+            raise SettingsError(
+                f"--shadow-log {settings.shadow_log} cannot be written: {error.strerror or error}"
+            ) from None
+    try:
+        engine = await start_engine(dataclasses.replace(settings, model=settings.shadow), Metrics())
+    except ModelError as error:
+        raise ModelError(str(error).replace("--model", "--shadow")) from error
+    limits = settings.shadow_share, settings.request_timeout_s
+    service.shadow = Shadow(
+        engine, *limits, service.metrics.shadowed, lambda: not service.in_flight, settings.shadow_log
+    )
+    log.info("%s is asked too, for %g %% of the answers", engine.card.name, 100 * settings.shadow_share)
+    running = asyncio.create_task(service.shadow.run())
+    try:
+        yield
+    finally:
+        await service.shadow.close(running)

@@ -12,7 +12,7 @@ from decided.engines.api import Engine
 from decided.logs import RequestLog
 from decided.serving.metrics import Metrics
 from decided.serving.service import Service
-from decided.serving.start import load_profiles, open_audit_log, open_ledger, read_audit_key, start_engine
+from decided.serving.start import load_profiles, open_audit_log, open_ledger, read_audit_key, shadowing, start_engine
 from decided.settings import Settings
 from decided.version import VERSION
 from decided.web.edge import Edge
@@ -68,7 +68,8 @@ async def assemble(settings: Settings) -> AsyncIterator[Assembly]:
         metrics.loaded(VERSION, engine.card.name, load_seconds, lambda: service.in_flight, engine.queue_depth)
         app = App(service, keys, settings.max_body_bytes, Playground() if settings.page == "on" else None)
         edge = Edge(app, metrics, request_log, spans)
-        yield Assembly(edge, keys, engine, service, request_log, load_seconds, audit)
+        async with shadowing(settings, service):
+            yield Assembly(edge, keys, engine, service, request_log, load_seconds, audit)
     finally:
         await engine.close()
         if audit is not None:
