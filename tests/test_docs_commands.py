@@ -20,7 +20,7 @@ from tests.test_docs import ADDRESS, Block, blocks, environment
 
 PAGES = [ROOT / "docs" / name for name in ("ask.md", "eval.md", "run.md", "tutorials/labels.md")]
 ANSWER = "text answer"
-TIMES = re.compile(r"\d+ ms|[\d.,]+/s|\d+:\d\d(?=[ ,)])")
+TIMES = re.compile(r"\d{4}-\d\d-\d\d|\d+ ms|[\d.,]+/s|\d+:\d\d(?=[ ,)])")
 VERSIONS = re.compile(r"(?<=@)[0-9a-f]{6}\b")  # of a profile: its last bits are the processor's
 FIGURES = re.compile(r"\d+\.\d+%?")
 BARS = re.compile(r" *[\u2588-\u258f]+")
