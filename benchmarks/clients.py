@@ -91,7 +91,7 @@ def show(found: dict[str, Stretch]) -> None:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="paced:40000:256", help="serve this model (paced:40000:256)")
-    parser.add_argument("--flood", type=int, default=400, help="connections of the flood (400)")
+    parser.add_argument("--flood", type=int, default=200, help="connections of the flood (200)")
     parser.add_argument("--connections", type=int, default=8, help="connections of the first client (8)")
     parser.add_argument("--rate", type=float, default=0.0, help="its requests a second (a fifth of the capacity)")
     parser.add_argument("--stretch", type=float, default=15.0, help="seconds of each stretch (15)")
