@@ -87,6 +87,14 @@ def test_batches_and_streams_too(taught: Server) -> None:
     assert sum(b'"choice":"bill"' in line for line in lines) == 1
 
 
+def test_evidence_is_about_what_was_learnt(taught: Server) -> None:
+    state = "A box came. It costs money. That is all."
+    (found,) = taught.ask(state, {"q": TOPIC}, explain=True).json["answers"]["q"]["evidence"]
+    assert state[found["start"] : found["end"]] == "It costs money."
+    shares = [answer(taught, text)["probabilities"]["bill"] for text in (state, "A box came. That is all.")]
+    assert found["effect"] == pytest.approx(shares[0] - shares[1])
+
+
 def test_models_and_log_name_them(taught: Server) -> None:
     (entry,) = taught.get("/v1/models").json["models"]
     (name,) = entry["profiles"]
