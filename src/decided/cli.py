@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import os
+import re
 import sys
 from collections.abc import Coroutine, Sequence
 from difflib import get_close_matches
@@ -79,9 +80,12 @@ def _parse(arguments: Sequence[str] | None) -> dict[str, Any]:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says which flag may have been meant."""
+    """Says which flag or command may have been meant."""
 
     def error(self, message: str) -> NoReturn:
+        wrong = re.match(r"argument COMMAND: invalid choice: '(.*?)'", message)
+        if wrong and (near := get_close_matches(wrong[1], COMMANDS, 1)):
+            message += f" (did you mean {near[0]}?)"
         prefix = "unrecognized arguments: "
         if message.startswith(prefix):
             known = [name for action in self._actions for name in action.option_strings]

@@ -22,6 +22,8 @@ exit codes: 0 printed
 
 OVERRIDES: dict[str, str] = {}
 
+SHELLS = ("bash", "zsh", "fish")
+
 _BASH = """\
 _decided() {
     local word="${COMP_WORDS[COMP_CWORD]}"
@@ -32,7 +34,7 @@ _decided() {
     case "${COMP_WORDS[1]}" in
 %(cases)s
     esac
-    [[ "$word" == -* ]] || COMPREPLY=($(compgen -f -- "$word"))
+    [[ "$word" == -* || "${COMP_WORDS[1]}" == completion ]] || COMPREPLY=($(compgen -f -- "$word"))
 }
 complete -o filenames -F _decided decided
 """
@@ -40,7 +42,7 @@ _CASE = '        %s) COMPREPLY=($(compgen -W "%s" -- "$word")) ;;'
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
+    parser.add_argument("shell", choices=SHELLS, help="the shell")
 
 
 async def execute(chosen: Settings, given: dict[str, Any]) -> None:
@@ -54,7 +56,9 @@ def script(shell: str, flags: dict[str, list[str]]) -> str:
         for command, names in flags.items():
             seen = f"'__fish_seen_subcommand_from {command}'"
             lines += [f"complete -c decided -n {seen} -l {name.removeprefix('--')}" for name in names]
+        lines.append(f"complete -c decided -f -n '__fish_seen_subcommand_from completion' -a '{' '.join(SHELLS)}'")
         return "\n".join(lines) + "\n"
-    cases = "\n".join(_CASE % (command, " ".join(names)) for command, names in flags.items())
+    words = {command: [*names, *(SHELLS if command == "completion" else ())] for command, names in flags.items()}
+    cases = "\n".join(_CASE % (command, " ".join(names)) for command, names in words.items())
     bash = _BASH % {"commands": " ".join(flags), "cases": cases}
     return bash if shell == "bash" else f"autoload -U +X bashcompinit && bashcompinit\n{bash}"

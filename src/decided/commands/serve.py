@@ -20,6 +20,7 @@ Every flag is also an environment variable, named in its line; the flag wins. Ke
 EPILOG = """\
 try it:
   decided serve --host 127.0.0.1
+  decided serve --model ./my-fine-tune --device cuda --log-format json
   curl http://127.0.0.1:8000/v1/systemone -d '{
     "state": "My parcel is two days late and nobody answers the phone!",
     "questions": {"angry": {"type": "noul", "instructions": "Is the customer angry?"}}}'

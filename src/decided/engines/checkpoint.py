@@ -4,6 +4,7 @@ Files that are on this machine are never looked for elsewhere. Weights come from
 came with a model is run, unless the operator trusts it (`--trust-remote-code on`).
 """
 
+import datetime
 import hashlib
 import re
 from dataclasses import dataclass
@@ -14,8 +15,6 @@ import msgspec
 
 from decided.errors import ModelError
 from decided.settings import Settings
-
-RELEASE_UNKNOWN = "1970-01-01"
 
 _SAFE = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.gguf")
 _TRUSTED = ("*.py", "*.bin", "*.pt")
@@ -57,6 +56,11 @@ class Checkpoint:
             )
         return found
 
+    def date(self) -> str:
+        """The day on which the weights were written."""
+        newest = max(path.stat().st_mtime for path in self.weight_files())
+        return datetime.datetime.fromtimestamp(newest, datetime.UTC).date().isoformat()
+
     def fingerprint(self) -> str:
         """A short name for the weights: the same weights have the same name everywhere."""
         whole = hashlib.sha256()
@@ -81,6 +85,8 @@ def locate(name: str, settings: Settings) -> Checkpoint:
         return Checkpoint(path.resolve().name, path, trusted=trusted)
     if path.is_file() and path.suffix == ".gguf":
         return Checkpoint(path.stem, path.parent, path.name, trusted)
+    if name.startswith((".", "/", "~")) or name.endswith("/") or path.suffix == ".gguf":
+        raise ModelError(f"--model {name}: no such {'file' if path.suffix == '.gguf' else 'folder'}")
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name):
         raise ModelError(f"{name!r} is neither a local folder nor a Hub name")
     return Checkpoint(name, _snapshot(name, settings), trusted=trusted)

@@ -1,6 +1,7 @@
 """From settings to a listening process and back: load, warm up, bind, serve, drain."""
 
 import asyncio
+import errno
 import gc
 import logging
 import os
@@ -84,7 +85,10 @@ def _bind(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
-        raise BindError(f"cannot listen on {host} port {port}: {error.strerror or error}") from None
+        reason = (
+            "it is taken; choose another with --port" if error.errno == errno.EADDRINUSE else error.strerror or error
+        )
+        raise BindError(f"cannot listen on {host} port {port}: {reason}") from None
 
 
 def _obey_signals(listener: Listener, reload: Callable[[], None]) -> None:
@@ -99,6 +103,8 @@ def _reload(settings: Settings, assembly: Assembly) -> None:
         if assembly.keys.reload():
             assembly.service.places.shared = len(assembly.keys.clients) > 1
             log.info("key file reloaded")
+        elif settings.profiles is None:
+            log.info("SIGHUP: there is neither a key file nor a folder of profiles to read again")
     except SettingsError as error:
         log.error("%s; keeping the current keys", error)
     if assembly.audit is not None:

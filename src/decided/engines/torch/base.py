@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from decided.contract.types import MAX_OPTIONS, Choice, Question
 from decided.engines.api import Encoded, Item, ModelCard, Result, run_to_end
-from decided.engines.checkpoint import RELEASE_UNKNOWN
 from decided.engines.torch.placement import Placement
 from decided.errors import DeviceLost
 
@@ -159,12 +158,12 @@ class TorchModel(ABC):
 
 
 def card_of(
-    kind: str, name: str, description: str, weights: str, placement: Placement, max_options: int = MAX_OPTIONS,
-    calibration: str = "not calibrated",
+    kind: str, name: str, description: str, weights: str, placement: Placement, date: str,
+    max_options: int = MAX_OPTIONS, calibration: str = "not calibrated",
 ) -> ModelCard:  # fmt: skip
-    """The card of a model whose files do not say when it was released."""
+    """The card of a model whose files do not say when it was released: the date is that of the files."""
     return ModelCard(
-        name=name, description=description, release_date=RELEASE_UNKNOWN, kind=kind, device=placement.device.type,
+        name=name, description=description, release_date=date, kind=kind, device=placement.device.type,
         max_options=max_options, weights=weights,
         provenance=f"Weights {weights}, {placement.precision}, {calibration}.",
     )  # fmt: skip

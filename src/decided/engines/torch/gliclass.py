@@ -146,7 +146,8 @@ def load(name: str, settings: Settings) -> GliClass:
     ).pipe
     most = min(MAX_OPTIONS, longest // 8)
     description = f"A GLiClass model that reads {longest:,} tokens of text and options, up to {most} of them."
-    card = card_of("gliclass", checkpoint.name, description, checkpoint.fingerprint(), placement, most)
+    weights = checkpoint.fingerprint()
+    card = card_of("gliclass", checkpoint.name, description, weights, placement, checkpoint.date(), most)
     vocabulary = Vocabulary(Tokenizer.from_str(words.backend_tokenizer.to_str()), {})
     model = GliClass(card, placement, pipeline, vocabulary, longest)
     model.find_budget()

@@ -212,7 +212,7 @@ def _base_of(adapter: Checkpoint) -> str:
 
 def card_for(files: Files, kind: str, asked: str, context: int) -> ModelCard:
     description = f"A causal language model, {asked}, that reads {context:,} tokens and up to {MAX_OPTIONS} options."
-    return card_of(kind, files.given.name, description, files.weights, files.placement)
+    return card_of(kind, files.given.name, description, files.weights, files.placement, files.given.date())
 
 
 def read_frame(tokenizer: Any, words: PromptWords) -> Frame:

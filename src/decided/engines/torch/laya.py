@@ -205,7 +205,9 @@ def load(name: str, settings: Settings) -> Laya:
     fitted = any(value != 1 for value in temperatures(config).values())
     description = f"A laya encoder that reads {whole:,} tokens and up to {most} options."
     calibration = "temperatures of the checkpoint" if fitted else "not calibrated"
-    card = card_of("laya", checkpoint.name, description, checkpoint.fingerprint(), placement, most, calibration)
+    card = card_of(
+        "laya", checkpoint.name, description, checkpoint.fingerprint(), placement, checkpoint.date(), most, calibration
+    )
     model = Laya(card, placement, read_vocabulary(checkpoint, "tokenizer"), encoder, network, config)
     model.find_budget()
     return model

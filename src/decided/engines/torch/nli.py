@@ -210,7 +210,7 @@ def load(name: str, settings: Settings) -> CrossEncoder:
     vocabulary = Vocabulary(Tokenizer.from_str(words.backend_tokenizer.to_str()), {})
     longest = _longest(network.config, words)
     description = f"A cross-encoder that reads {longest:,} tokens for each of up to {MAX_OPTIONS} options."
-    card = card_of("nli", checkpoint.name, description, checkpoint.fingerprint(), placement)
+    card = card_of("nli", checkpoint.name, description, checkpoint.fingerprint(), placement, checkpoint.date())
     segmented = "token_type_ids" in words.model_input_names and takes(network.forward, "token_type_ids")
     model = CrossEncoder(card, placement, network, vocabulary, frame, longest, (entails, contradicts), segmented)
     model.find_budget()

@@ -94,7 +94,7 @@ def load(name: str, settings: Settings) -> OpenDecider:
     most = min(MAX_OPTIONS, longest // 8)
     name = str(meta.get("name") or checkpoint.name)
     description = f"An opendecider encoder that reads {longest:,} tokens and up to {most} options."
-    card = card_of("opendecider", name, description, checkpoint.fingerprint(), placement, most)
+    card = card_of("opendecider", name, description, checkpoint.fingerprint(), placement, checkpoint.date(), most)
     model = OpenDecider(card, placement, read_vocabulary(checkpoint), encoder, network, longest)
     model.find_budget()
     return model
