@@ -310,7 +310,7 @@ def test_curl_example(default_server: Server, block: Block) -> None:
 def test_python_example(default_server: Server, block: Block) -> None:
     assert ADDRESS in block.text
     code = block.text.replace(ADDRESS, default_server.url)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=environment())
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, env=environment())
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout
 
@@ -328,7 +328,7 @@ def run_curl(server: Server, block: Block) -> str:
         pytest.skip("curl is not installed")
     assert ADDRESS in block.text
     command = block.text.replace(ADDRESS, server.url)
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, env=environment())
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=300, env=environment())
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 

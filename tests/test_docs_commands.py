@@ -50,7 +50,7 @@ def output(block: Block, folder: Path, server: Server) -> str:
     program = f"{sys.executable} -m decided"
     command = re.sub(r"(?m)(^|\| )decided ", rf"\1{program} ", block.text).replace(ADDRESS, server.url)
     done = subprocess.run(
-        ["sh", "-ec", command], cwd=folder, capture_output=True, text=True, timeout=120, env=plain_environment()
+        ["sh", "-ec", command], cwd=folder, capture_output=True, text=True, timeout=300, env=plain_environment()
     )
     assert (done.returncode, done.stderr) == (0, ""), f"{block.page.name}:{block.line}\n{done.stderr}"
     return done.stdout
