@@ -36,7 +36,7 @@ def write_profiles(folder: Path, model: str) -> None:
     (width,) = {each.shape[1] * each.shape[3] for each in loaded._narrow[0].get_outputs() if "value" in each.name}
     figures = Figures(0.5, 0.7, 0.1)
     for name, asked in QUESTIONS.items():
-        question: Question = msgspec.convert(asked, Question)  # type: ignore[arg-type]
+        question: Question = msgspec.convert(asked, Question)
         options = len(canonical_keys(question))
         head = np.random.default_rng(0).normal(0, 0.01, (options, width))
         profile = Profile(

@@ -16,7 +16,6 @@ import json
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from itertools import batched
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -82,8 +81,7 @@ async def ask(tasks: list[tuple[str, list[LabelledRow]]], cache: Path, settings:
     found = {}
     try:
         for task, rows in tasks:
-            states = encode_states(rows)
-            mark = hashlib.sha256(states + engine.card.weights.encode()).hexdigest()[:12]
+            mark = hashlib.sha256(encode_states(rows) + engine.card.weights.encode()).hexdigest()[:12]
             path = found[task] = cache / f"{task.replace('/', '_')}-{mark}.npz"
             if path.exists():
                 continue
@@ -92,8 +90,9 @@ async def ask(tasks: list[tuple[str, list[LabelledRow]]], cache: Path, settings:
             if not gives_features(engine):
                 raise SystemExit(f"{engine.card.name} gives no features: there is nothing to teach a head on")
             verdicts: list[Verdict] = []
-            for some in batched(rows, AT_A_TIME, strict=False):
-                verdicts += await engine.decide([row.state for row in some], [question], features=True)
+            for start in range(0, len(rows), AT_A_TIME):
+                states = [row.state for row in rows[start : start + AT_A_TIME]]
+                verdicts += await engine.decide(states, [question], features=True)
             weights = [[float(verdict.weights[0][keys.index(key)]) for key in order] for verdict in verdicts]
             features = np.array([verdict.features for verdict in verdicts], np.float32)
             right = [_right(row) for row in rows]
@@ -175,7 +174,7 @@ def report(size: int, files: dict[str, Path]) -> None:
           f"{np.mean(errors):.3f} | | |")  # fmt: skip
     print(f"\nsets asked to hold the right option in {COVERAGE:.0%} of texts do so in {np.mean(covered):.1%}")
     if promises:
-        kept = sum(
+        sound = sum(
             low <= chance.high and chance.low <= high
             for low, high, decided, hits in promises
             if (chance := wilson(hits, decided))
@@ -183,7 +182,7 @@ def report(size: int, files: dict[str, Path]) -> None:
         decided, hits = (sum(one[place] for one in promises) for place in (2, 3))
         print(
             f"thresholds for {TARGET:.0%}: {len(promises)} given; of {decided} texts that they decide "
-            f"{hits / decided:.1%} are right; {kept} within the interval that was stated, as far as the rest can tell"
+            f"{hits / decided:.1%} are right; {sound} within the interval that was stated, as far as the rest can tell"
         )
 
 

@@ -81,6 +81,20 @@ def test_copies_of_a_text_are_never_on_both_sides() -> None:
     assert learn_from(leaky, 0.9, None).kept == HEAD
 
 
+def test_a_temperature_changes_no_choice() -> None:
+    """Not even where the model is worse than chance, and the best were to turn it round."""
+    rows = rows_of(11, 60, "right")
+    turned = fit(-rows.logits, None, rows.right, shifts=False)
+    assert 0 < turned.scale < 0.2
+    assert not turned.bias.any()
+    (gain,) = (
+        tried.gain
+        for tried in learn_from(LabelledSet(-rows.logits, None, rows.right, rows.texts), 0.9, None).tried
+        if tried.recipe == TEMPERATURE
+    )
+    assert (gain.value, gain.low, gain.high) == (0, 0, 0)
+
+
 def test_without_features_there_is_no_head() -> None:
     rows = rows_of(5, 100, "bias")
     lesson = learn_from(LabelledSet(rows.logits, None, rows.right, rows.texts), 0.9, None)

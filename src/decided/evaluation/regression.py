@@ -10,6 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from decided.contract.temperature import HOTTEST
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -70,8 +72,10 @@ def fit(
             first[1 + options :] = start.head.ravel()
     point = minimise(loss, first)
     head = point[1 + options :].reshape(options, width) if features is not None else None
-    # A negative scale would say that the model is worse than chance: then it is not listened to at all.
-    return Fitted(max(float(point[0]), 0.0), point[1 : 1 + options], head)
+    # A negative scale would say that the model is worse than chance: then it is not listened to at all. A temperature
+    # alone keeps the order of its options all the same.
+    least = 0.0 if shifts else 1 / HOTTEST
+    return Fitted(max(float(point[0]), least), point[1 : 1 + options], head)
 
 
 def minimise(function: Callable[[Floats], tuple[float, Floats]], point: Floats) -> Floats:

@@ -284,7 +284,7 @@ def sets_for(shares: Floats, right: Ints, labels: int, coverage: float) -> Sets:
     """The lowest share that the right option had in all but as many rows as may be missed: options above it, together,
     hold the right one as often as asked (split conformal prediction, on rows held back)."""
     of_right = np.sort(shares[np.arange(len(right)), right])
-    missed = int((1 - coverage) * (labels + 1) / labels * len(right))
+    missed = int((1 - coverage) * (labels + 1) + 1e-9) * len(right) // labels  # whole labels, as the theorem has it
     floor = float(np.nextafter(of_right[missed - 1], 1.0)) if missed else 0.0
     kept = (shares >= np.minimum(floor, shares.max(axis=1))[:, None]).sum(axis=1)
     return Sets(coverage, floor, float(kept.mean()))
