@@ -9,7 +9,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, expect, sync_playwright
 
-PATIENCE_S = 15.0
+PATIENCE_S = 120.0
 """As long as the servers of these tests may take: no test hangs on the speed of the machine."""
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")

@@ -155,10 +155,12 @@ function App() {
     <main class=${draft.format === "many" ? "many" : ""}>
       <div class="left">
         ${trouble && html`<p class="note bad" role="alert">${trouble}</p>`}
-        <${TextBox} draft=${draft} onChange=${setDraft} example=${example && example !== "new"} wrong=${wrong} say=${say} />
+        <${TextBox} draft=${draft} onChange=${setDraft} example=${example && example !== "new"} wrong=${wrong}
+          say=${say} />
         <${Questions} draft=${draft} onChange=${setDraft} say=${say} open=${open} onOpen=${setOpen} wrong=${wrong} />
         <div class="ask">
-          <button type="button" class="button main" id="ask" aria-busy=${asking ? "true" : null} onClick=${() => submit()}>
+          <button type="button" class="button main" id="ask" aria-busy=${asking ? "true" : null}
+            onClick=${() => submit()}>
             ${asking ? "Asking…" : "Ask"}
           </button>
           <span class="hint keys"><kbd>Ctrl</kbd> <kbd>Enter</kbd></span>

@@ -34,14 +34,27 @@ export function Code({ draft, problems, withKey, say }) {
                 <code>${text.slice(0, SHOWN_CHARACTERS)}</code>
               </pre>
               ${text.length > SHOWN_CHARACTERS && html`<p class="hint">Shown in part. The copy is whole.</p>`}
-              ${more && html`<p class="hint">The first ${MAX_STATES} texts, as many as one request takes. Python asks about all.</p>`}
-              ${withKey && form !== "json" && html`<p class="hint">Reads the key from the environment variable <code>DECIDED_KEY</code>.</p>`}
+              ${
+                more &&
+                html`<p class="hint">The first ${MAX_STATES} texts, all that one request takes. Python asks about all.</p>`
+              }
+              ${
+                withKey &&
+                form !== "json" &&
+                html`<p class="hint">Reads the key from the environment variable <code>DECIDED_KEY</code>.</p>`
+              }
             `
       }
       <div class="actions">
-        ${!spoilt && html`<${Copy} label=${`Copy ${FORMS[form].title}`} done="Copied" of=${text} text=${String} say=${say} />`}
+        ${
+          !spoilt &&
+          html`<${Copy} label=${`Copy ${FORMS[form].title}`} done="Copied" of=${text} text=${String} say=${say} />`
+        }
         <${Copy} label="Copy link" done="Link copied" of=${draft} text=${linkTo} say=${say} />
-        <span class="hint">The link carries ${draft.file ? "the questions, but not the file," : "text and questions"} after its #, which no server sees.</span>
+        <span class="hint">
+          The link carries ${draft.file ? "the questions, but not the file," : "text and questions"} after its #, which
+          no server sees.
+        </span>
       </div>
     </section>
   `;

@@ -84,9 +84,7 @@ function Question({ question, onChange, say, wrong }) {
           onPick=${(type) => onChange({ type })} />
         <p class="hint">${KINDS[question.type].hint}</p>
       </div>
-      ${question.type === "choice" && html`<${Options} question=${question} onChange=${onChange} say=${say} wrong=${wrong} />`}
-      ${question.type === "score" && html`<${Levels} question=${question} onChange=${onChange} say=${say} wrong=${wrong} />`}
-      ${question.type === "noul" && html`<${Outcomes} question=${question} onChange=${onChange} />`}
+      <${ROWS[question.type]} question=${question} onChange=${onChange} say=${say} wrong=${wrong} />
       <${Field} id=${`${id}-name`} class="name code" label="Name in the answers" value=${question.name}
         placeholder="team" spellcheck=${false} wrong=${wrong[`${id}-name`]} onText=${(name) => onChange({ name })} />
     </div>
@@ -151,12 +149,16 @@ const Outcomes = ({ question, onChange }) => html`
   </div>
 `;
 
+const ROWS = { choice: Options, score: Levels, noul: Outcomes };
+
 const AddRow = ({ question, onClick, children, wrong }) => html`
   <div class="after-rows">
     <button type="button" class="button add quiet" id=${`${question.key}-add`} onClick=${onClick}>
       <${Icon} shape="add" /> ${children}
     </button>
-    <span class="hint keys"><kbd>Alt</kbd> <kbd>↑</kbd> <kbd>↓</kbd> moves, <kbd>Alt</kbd> <kbd>Del</kbd> removes</span>
+    <span class="hint keys">
+      <kbd>Alt</kbd> <kbd>↑</kbd> <kbd>↓</kbd> moves, <kbd>Alt</kbd> <kbd>Del</kbd> removes
+    </span>
   </div>
   <${Wrong}>${wrong[`${question.key}-add`]}<//>
 `;
@@ -182,7 +184,7 @@ function useRows(rows, onRows, say, addId) {
       onRows([...rows, row]);
       focusSoon(`${row.key}-first`);
     },
-    // In a row, Enter goes on to the next one, a new one after the last; Alt with an arrow or Delete moves or removes it.
+    // In a row, Enter goes on to the next one, a new one after the last; Alt with an arrow moves it, with Delete removes.
     keys: (index, add, what) => (event) => {
       if (event.target.tagName !== "INPUT" || event.ctrlKey || event.metaKey) return;
       const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];

@@ -31,7 +31,8 @@ export function json(draft) {
 }
 
 // The body of a batch with some of the texts.
-export const batchJson = (draft, texts) => `{"states":${JSON.stringify(texts)},"questions":${laidOut(questionsOf(draft), 0)}}`;
+export const batchJson = (draft, texts) =>
+  `{"states":${JSON.stringify(texts)},"questions":${laidOut(questionsOf(draft), 0)}}`;
 
 const firstTexts = (draft) => textsOf(draft).filter(Boolean).slice(0, MAX_STATES);
 const questionsOf = ({ questions }) => new Pairs(...questions.map((question) => [question.name, definition(question)]));

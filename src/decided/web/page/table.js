@@ -15,13 +15,19 @@ export function Table({ run, edited, onStop, onRetry }) {
   const { draft, texts, results, busy, trouble } = run;
   const asked = texts.filter(Boolean).length;
   const done = results.filter((result) => result && result !== EMPTY).length;
+  const left = !busy && !trouble && done < asked;
   return html`
     <div class="run">
       <div class="run-head">
-        <p class="hint">${busy ? `${done.toLocaleString("en")} of ${plural(asked, "text")} answered` : ended(run, done)}</p>
+        <p class="hint">
+          ${busy ? `${done.toLocaleString("en")} of ${plural(asked, "text")} answered` : ended(run, done)}
+        </p>
         ${busy && html`<button type="button" class="button small" onClick=${onStop}>Stop</button>`}
-        ${!busy && done < asked && !trouble && html`<button type="button" class="button small" onClick=${onRetry}>Go on</button>`}
-        ${done > 0 && html`<button type="button" class="button small" onClick=${() => download(run)}>Download CSV</button>`}
+        ${left && html`<button type="button" class="button small" onClick=${onRetry}>Go on</button>`}
+        ${
+          done > 0 &&
+          html`<button type="button" class="button small" onClick=${() => download(run)}>Download CSV</button>`
+        }
       </div>
       ${
         busy &&
@@ -40,7 +46,10 @@ export function Table({ run, edited, onStop, onRetry }) {
             </tr>
           </thead>
           <tbody>
-            ${texts.slice(0, shown).map((text, at) => html`<${Row} key=${at} text=${text} result=${results[at]} questions=${draft.questions} />`)}
+            ${texts.slice(0, shown).map(
+              (text, at) =>
+                html`<${Row} key=${at} text=${text} result=${results[at]} questions=${draft.questions} />`,
+            )}
           </tbody>
         </table>
       </div>
@@ -77,7 +86,10 @@ const Row = ({ text, result, questions }) => html`
 
 function Cell({ question, result }) {
   if (!result) return html`<td data-name=${question.name}><span class="hint">…</span></td>`;
-  if (result.detail) return html`<td data-name=${question.name}><span class="hint">${result === EMPTY ? "–" : result.detail}</span></td>`;
+  if (result.detail) {
+    const said = result === EMPTY ? "–" : result.detail;
+    return html`<td data-name=${question.name}><span class="hint">${said}</span></td>`;
+  }
   const answer = result.reply.answers[question.name];
   const share = Math.max(...Object.values(answer.probabilities));
   return html`
@@ -112,7 +124,9 @@ function Together({ run: { draft, results } }) {
                   ([name, count], at) => html`
                     <li key=${at} class=${name === "unsure" ? "unsure" : ""}>
                       <span class="bar-name">${name}</span>
-                      <span class="track" aria-hidden="true"><span style=${{ "--share": count / answers.length }}></span></span>
+                      <span class="track" aria-hidden="true">
+                        <span style=${{ "--share": count / answers.length }}></span>
+                      </span>
                       <span class="bar-share">${count.toLocaleString("en")}</span>
                     </li>
                   `,
@@ -137,7 +151,8 @@ function download({ draft, texts, results }) {
     const values = columns.flatMap(({ names, values }, of) =>
       answers ? values(answers[questions[of].name]) : names.map(() => ""),
     );
-    return [...given, ...values, results[at]?.reply?.warnings?.join("; "), results[at]?.detail ?? (answers ? "" : "not asked")];
+    const error = results[at]?.detail ?? (answers ? "" : "not asked");
+    return [...given, ...values, results[at]?.reply?.warnings?.join("; "), error];
   });
   const name = file ? file.name.replace(/\.\w+$/, "") : "texts";
   save(`${name}-answers.csv`, `\ufeff${written([head, ...rows])}`, "text/csv");

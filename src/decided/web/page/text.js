@@ -60,7 +60,7 @@ export function TextBox({ draft, onChange, example, wrong, say }) {
       }
       <div class="notes">
         ${draft.format === "many" && html`<${ChooseFile} onFile=${take} />`}
-        <span class="wrong" role="alert">${trouble}</span>
+        ${trouble && html`<span class="wrong" role="alert">${trouble}</span>`}
         <span id="state-notes" class=${draft.format === "many" ? "" : "wide"}>${counted(draft)}</span>
       </div>
     </section>
@@ -94,7 +94,11 @@ function FileCard({ draft, onChange }) {
       </button>
       <label for="column">Column with the text</label>
       <select id="column" onChange=${(event) => onChange({ ...draft, file: { ...file, column: +event.target.value } })}>
-        ${file.columns.map((name, at) => html`<option key=${at} value=${at} selected=${at === file.column}>${name || `column ${at + 1}`}</option>`)}
+        ${file.columns.map(
+          (name, at) => html`
+            <option key=${at} value=${at} selected=${at === file.column}>${name || `column ${at + 1}`}</option>
+          `,
+        )}
       </select>
       <p class="hint sample">${textsOf(draft).find(Boolean)?.slice(0, 200) ?? "This column is empty."}</p>
     </div>

@@ -68,6 +68,6 @@ export function reason(question, answer) {
   const options = optionsOf(question);
   if (options.length === 1) return "there is only one to choose from";
   const share = Math.max(...options.map(({ key }) => answer.probabilities[key]));
-  if (question.type === "score") return `${percent(share)} on one level, less for the rest the farther it lies from it`;
+  if (question.type === "score") return `${percent(share)} on one level, less how far the rest lies from it`;
   return `${percent(share)}, where a guess would have ${Math.round(100 / options.length)}%`;
 }
