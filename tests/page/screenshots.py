@@ -48,7 +48,7 @@ def take() -> None:
                 height = page.evaluate("document.documentElement.scrollHeight")
                 page.set_viewport_size({"width": picture.width, "height": height})
                 page.mouse.move(0, 0)
-                part = page.get_by_role("region", name="Answers").bounding_box()
+                part = page.get_by_role("region", name="Answers", exact=True).bounding_box()
                 save(picture.name, page.screenshot(clip=around(part) if picture.part else None))
 
 

@@ -65,8 +65,8 @@ def test_lines_become_a_table_and_a_file(many: Playground, server: Server) -> No
     assert head[:7] == ["text", *HEAD]
     assert head[-2:] == ["warning", "error"]
     assert [row[0] for row in table] == [texts[0], texts[1], "'" + texts[2], texts[3]]  # no formula for a spreadsheet
-    for cells, result in zip(table, results, strict=True):
-        given = dict(zip(head, cells, strict=True))
+    for line, result in zip(table, results, strict=True):
+        given = dict(zip(head, line, strict=True))
         for question, answer in result["answers"].items():
             assert given[question] == word(answer)
             assert float(given[f"{question}.confidence"]) == pytest.approx(answer["confidence"], abs=1e-6)
