@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decided.fair_queue import ClientTurns, FairQueue, Lane
@@ -17,6 +17,7 @@ def drain(queue: FairQueue[str], budget: int) -> list[list[str]]:
     return [batch for batch in batches if batch]
 
 
+@settings(deadline=None)
 @given(st.lists(costs, max_size=8), st.integers(1, 100))
 def test_nothing_is_lost_or_doubled_and_lanes_keep_their_order(lanes: list[list[int]], budget: int) -> None:
     queue: FairQueue[tuple[int, int]] = FairQueue()
@@ -29,6 +30,7 @@ def test_nothing_is_lost_or_doubled_and_lanes_keep_their_order(lanes: list[list[
         assert [index for lane, index in seen if lane == number] == list(range(len(work)))
 
 
+@settings(deadline=None)
 @given(st.lists(costs, min_size=1, max_size=8), st.integers(1, 100))
 def test_a_batch_keeps_the_budget_unless_one_piece_alone_is_larger(lanes: list[list[int]], budget: int) -> None:
     queue: FairQueue[int] = FairQueue()
@@ -40,6 +42,7 @@ def test_a_batch_keeps_the_budget_unless_one_piece_alone_is_larger(lanes: list[l
         assert sum(batch) <= budget or len(batch) == 1
 
 
+@settings(deadline=None)
 @given(st.lists(costs, min_size=2, max_size=6))
 def test_lanes_that_wait_are_served_alike(lanes: list[list[int]]) -> None:
     """While two lanes both have work, neither is ahead of the other by more than one piece of each."""
@@ -99,6 +102,7 @@ def test_a_piece_larger_than_the_budget_runs_alone() -> None:
 CLIENTS = st.lists(st.tuples(st.sampled_from("abc"), costs), min_size=1, max_size=12)
 
 
+@settings(deadline=None)
 @given(CLIENTS, st.integers(1, 100), st.integers(1, 60), st.randoms())
 def test_with_clients_nothing_is_lost_either_and_lanes_keep_their_order(
     lanes: list[tuple[str, list[int]]], budget: int, small: int, chance: Any
@@ -117,6 +121,7 @@ def test_with_clients_nothing_is_lost_either_and_lanes_keep_their_order(
         assert [index for lane, index in seen if lane == number] == list(range(len(work)))
 
 
+@settings(deadline=None)
 @given(CLIENTS)
 def test_clients_that_wait_are_served_alike_however_many_lanes_they_have(lanes: list[tuple[str, list[int]]]) -> None:
     queue: FairQueue[tuple[str, int]] = FairQueue()
