@@ -36,10 +36,13 @@ def dashboard_expressions() -> list[str]:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One that has answered with a profile, been told an outcome, and refused a request."""
+    """One that has answered with a profile, been told an outcome, and keeps an audit log."""
     folder = tmp_path_factory.mktemp("monitored")
     written(folder / "p")
-    with running_server("--profiles", str(folder / "p"), "--outcomes", str(folder / "o.jsonl")) as server:
+    (folder / "key").write_text("0123456789abcdef" * 2)
+    profiles = ("--profiles", str(folder / "p"), "--outcomes", str(folder / "o.jsonl"))
+    audit = ("--audit-log", str(folder / "audit"), "--audit-key-file", str(folder / "key"))
+    with running_server(*profiles, *audit) as server:
         server.ask("my money", {"q": TOPIC}, {"x-request-id": "one"})
         told = server.request("POST", "/v1/outcomes", {"request_id": "one", "outcomes": {"q": "bill"}})
         assert told.status == 200
@@ -61,7 +64,7 @@ def test_alerts_say_what_is_wrong() -> None:
     assert alerts
     for rule in alerts:
         assert rule["annotations"]["summary"]
-        assert rule["labels"]["severity"] in {"info", "warning"}
+        assert rule["labels"]["severity"] in {"info", "warning", "critical"}
 
 
 @needs_prometheus

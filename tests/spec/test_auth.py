@@ -219,7 +219,7 @@ def test_a_key_file_without_a_key_ends_the_start(
     path = tmp_path / "keys"
     path.write_bytes(content)
     monkeypatch.setenv("SERVICE_API_KEY_FILE", str(path))
-    assert main(["serve"]) == 2
+    assert main(["serve", "--port", "0"]) == 2
     assert "SERVICE_API_KEY_FILE" in capsys.readouterr().err
 
 
