@@ -21,10 +21,10 @@ AS_IT_IS, TEMPERATURE, BIAS, HEAD = RECIPES
 PENALTIES = (3.0, 1.0, 0.3, 0.1, 0.03)
 
 _SEED = 20_260_101
-_BEYOND_NOISE, _TEMPERATURE_BEYOND_NOISE, _FEW = 1.0, 0.5, 16
-"""Standard errors by which a recipe must be better in log-loss; in accuracy it must not be worse. The noise of a few
-labels is itself a guess: with 16 it takes twice as much. A temperature is one number and changes no choice: it has less
-to prove."""
+_FEW, _OF_TEMPERATURE = 16, 0.5
+"""A recipe must be better in log-loss by more than a standard error, and not worse in accuracy. The error of a few
+labels is itself a guess: with 16 it takes two, with 48 hardly more than one. A temperature is one number and changes
+no choice: half of one is enough."""
 _CURVE = (0.25, 0.5, 1.0)
 _SURE, _UNLIKELY = 0.8, 0.1
 """A label is doubted where another option has at least the first, and the label's at most the second."""
@@ -192,7 +192,7 @@ def _choose(trials: list[Trial], right: Ints) -> Trial:
     kept, *others = _best(trials, right)
     for trial in others:
         gain, loss = kept.losses(right) - trial.losses(right), kept.hits(right) - trial.hits(right)
-        margin = _TEMPERATURE_BEYOND_NOISE if trial.recipe == TEMPERATURE else _BEYOND_NOISE + _FEW / len(right)
+        margin = _OF_TEMPERATURE if trial.recipe == TEMPERATURE else 1.0 + (_FEW / len(right)) ** 2
         if gain.mean() > margin * _error(gain) and loss.mean() <= 1e-9:
             kept = trial
     return kept
