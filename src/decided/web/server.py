@@ -32,9 +32,9 @@ async def serve(settings: Settings) -> None:
         gc.freeze()  # the model and the modules stay: no collection need look at them again
         gc.set_threshold(50_000, 20, 50)  # requests leave hardly any cycles behind
         sock = _bind(settings.host, settings.port)
-        _tell(settings, assembly, sock)
         listener = Listener(assembly.edge, settings.request_timeout_s, _connections_within_the_limits(settings))
         _obey_signals(listener, lambda: _reload(settings, assembly))
+        _tell(settings, assembly, sock)  # last: whoever reads that it serves may send a signal at once
         watch = asyncio.create_task(_end_when_lost(assembly, settings.worker_grace_s))
         try:
             await listener.serve(sock)
