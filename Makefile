@@ -8,7 +8,7 @@ TORCH := 2.13.0
 RAY := 2.55.0
 
 # Where it can matter which processor the embedded model runs on.
-EMBEDDED_TESTS := tests/embedded tests/test_conformance.py
+EMBEDDED_TESTS := $(addprefix tests/embedded/test_,golden.py invariance.py limits.py)
 
 # What `make install EXTRAS="parquet excel"` adds; which there are, pyproject.toml says.
 EXTRAS ?=

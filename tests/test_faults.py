@@ -108,9 +108,9 @@ def test_5_batches_are_filled_not_split(server: Server) -> None:
 
 def test_6_a_very_long_state_with_many_questions_is_read_once() -> None:
     with running_server("--model", "embedded:small", "--request-timeout-s", "300") as server:
-        reply = server.ask("late parcel " * 16_250, {f"q{number}": NOUL for number in range(64)})
+        reply = server.ask("late parcel " * 16_250, {f"q{number}": NOUL for number in range(16)})
     assert reply.status == 200
-    assert len(reply.json["warnings"]) == 64
+    assert len(reply.json["warnings"]) == 16
 
 
 PLAUSIBLE: list[tuple[Any, int]] = [
