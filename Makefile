@@ -20,7 +20,7 @@ endif
 COMMA := ,
 WITH := $(subst $() $(),$(COMMA),$(strip $(EXTRAS)))
 
-.PHONY: install serve test test-torch test-without-vnni test-ray check numbers pictures eval-model lock sbom clean
+.PHONY: install serve test test-torch test-without-vnni test-ray coverage check numbers pictures eval-model lock sbom clean
 
 install: .venv/installed  ## into .venv; with libraries that only some parts need: make install EXTRAS="parquet excel"
 ifneq ($(WITH),)
@@ -77,6 +77,12 @@ test-ray: .venv-ray/installed  ## decided run --ray, on a local Ray; not part of
 
 test-without-vnni: .venv/installed-dev  ## the embedded model as x86 processors without VNNI serve it, on any machine
 	PYTHONPATH=$(CURDIR)/tests/support/without_vnni $(BIN)/python -m pytest -n 3 --dist loadfile $(EMBEDDED_TESTS)
+
+coverage: .venv/installed-dev .venv-torch/installed  ## branch coverage of all tests, with a floor; half as long again
+	rm -f .coverage .coverage.*
+	$(MAKE) test ARGS="--cov --cov-report= --cov-fail-under=0"
+	$(MAKE) test-torch ARGS="--cov --cov-append --cov-report= --cov-fail-under=0"
+	$(BIN)/coverage report
 
 numbers: .venv/installed-dev  ## after a change of the model: write all numbers of the docs and golden files anew
 	$(BIN)/python -m tests.numbers
