@@ -302,7 +302,7 @@ def test_what_was_asked_before_the_nonsense_is_answered_and_the_nonsense_refused
 
 
 def test_sigterm_while_the_model_loads_ends_the_process_at_once() -> None:
-    server = start("--model", "fake:slow")
+    server = start("--port", "0", "--model", "fake:slow")
     try:
         until(lambda: "loading" in server.log())
         assert server.stop() == 0

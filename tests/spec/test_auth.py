@@ -153,7 +153,7 @@ def test_a_key_that_no_header_can_carry_ends_the_start(
     key: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SERVICE_API_KEY", key)
-    assert main(["serve"]) == 2
+    assert main(["serve", "--port", "0"]) == 2
     said = capsys.readouterr().err
     assert "SERVICE_API_KEY" in said
     assert "padded" not in said

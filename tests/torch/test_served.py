@@ -47,7 +47,7 @@ def test_a_folder_is_served_and_says_what_it_is(laya: Path) -> None:
 def test_a_broken_model_ends_the_start_with_a_word(laya: Path, tmp_path: Path) -> None:
     for name in ("rl_agent_config.json", "model.safetensors"):
         (tmp_path / name).write_bytes((laya / name).read_bytes())
-    server = start("--model", str(tmp_path), module="decided")
+    server = start("--port", "0", "--model", str(tmp_path), module="decided")
     assert server.process.wait(60) == 3
     assert "encoder/config.json" in server.log()
 
