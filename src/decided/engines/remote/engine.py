@@ -7,6 +7,7 @@ time. Whether the engine can be reached is known from the calls themselves (the 
 
 import asyncio
 import logging
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
@@ -51,7 +52,8 @@ class PartialVerdict(NamedTuple):
 
 @dataclass(slots=True)
 class Asking:
-    """One request on its way: its lane for places, until when it has time, and how much of it has not begun."""
+    """One request on its way: when it came, until when it has time (on the loop's clock), its lane for places, and how
+    much of it has not begun."""
 
     created: float
     deadline: float
@@ -178,8 +180,7 @@ class Remote(ABC):
     # --- one request ---
 
     def _asking(self, client: str = "") -> Asking:
-        now = self._loop.time()
-        return Asking(now, now + self._timeout_s, Lane(client))
+        return Asking(time.perf_counter(), self._loop.time() + self._timeout_s, Lane(client))
 
     async def _decide(self, asking: Asking, states: Sequence[str], questions: Sequence[Question], emit: Emit) -> None:
         groups = self._groups(len(questions))
@@ -232,9 +233,10 @@ class Remote(ABC):
 
     async def _attempt(self, asking: Asking, url: str, body: object) -> Any:
         began = self._loop.time()
+        started = time.perf_counter()  # the loop's own clock may count whole milliseconds
         trace = tracing.current.get()
         if trace is not None:
-            trace.begin(began - asking.created)
+            trace.begin(started - asking.created)
         timeout_s = asking.deadline - began
         if timeout_s <= 0:
             raise TimedOut(self._timeout_s)
@@ -256,7 +258,7 @@ class Remote(ABC):
             raise
         self._note_success()
         if trace is not None:
-            trace.running.append(self._loop.time() - began)
+            trace.running.append(time.perf_counter() - started)
         return reply
 
     # --- whether the engine is there ---
