@@ -27,13 +27,12 @@ from time import perf_counter
 from typing import Any
 
 from contenders import Cores, StartError, decided_command, start
-from overhead import CONTENDED, Column, one_round
+from overhead import CONTENDED, Column, measure
 from report import milliseconds, progress, spread, table, write_json
 from workload import SINGLE, http_request, small_body
 
 OFF, BEFORE = "off", "before"
 TARGET = 0.97
-WARM_UP_S = 0.5
 LINE = b"x" * 700 + b"\n"
 
 
@@ -63,26 +62,14 @@ def sync_seconds(folder: Path) -> float:
     return median(seconds)
 
 
-def measure(given: argparse.Namespace, folder: Path, cores: Cores) -> dict[int, dict[str, Column]]:
-    request = http_request(SINGLE, small_body())
-    columns: dict[int, dict[str, Column]] = {}
+def measured(given: argparse.Namespace, folder: Path, cores: Cores) -> dict[int, dict[str, Column]]:
     with ExitStack() as children:
         servers = []
         for name, command in commands(given, folder).items():
             progress(f"starting {name}")
-            server = start(name, command, cores)
-            children.callback(server.stop)
-            servers.append(server)
-            one_round(server, request, 16, WARM_UP_S, Column())
-        for connections in given.connections:
-            columns[connections] = {server.name: Column() for server in servers}
-            for number in range(given.rounds):
-                turn = number % len(servers)
-                for server in servers[turn:] + servers[:turn]:
-                    progress(f"{connections} connections, round {number + 1} of {given.rounds}: {server.name}")
-                    one_round(server, request, connections, given.seconds, columns[connections][server.name])
-    progress("")
-    return columns
+            servers.append(start(name, command, cores))
+            children.callback(servers[-1].stop)
+        return measure(servers, http_request(SINGLE, small_body()), given)
 
 
 def summarise(columns: dict[int, dict[str, Column]]) -> dict[str, Any]:
@@ -154,7 +141,7 @@ def main() -> int:
         folder = Path(name)
         sync_s = sync_seconds(folder)
         try:
-            results = summarise(measure(given, folder, cores))
+            results = summarise(measured(given, folder, cores))
         except StartError as error:
             progress("")
             sys.exit(str(error))

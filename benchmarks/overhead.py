@@ -76,8 +76,7 @@ def one_round(server: Server, request: bytes, connections: int, seconds: float, 
     into.load_busy.append((load_then - load) / sample.seconds)
 
 
-def measure(servers: list[Server], given: argparse.Namespace) -> dict[int, dict[str, Column]]:
-    request = http_request(SINGLE, small_body(given.body))
+def measure(servers: list[Server], request: bytes, given: argparse.Namespace) -> dict[int, dict[str, Column]]:
     for server in servers:
         progress(f"warming up {server.name}")
         one_round(server, request, 16, WARM_UP_S, Column())
@@ -207,7 +206,7 @@ def main() -> int:
                 continue
             children.callback(server.stop)
             servers.append(server)
-        columns = measure(servers, given)
+        columns = measure(servers, http_request(SINGLE, small_body(given.body)), given)
     results = summarise(columns)
     print(f"One request: {len(small_body(given.body))} bytes, three questions. {cores.note.capitalize()}.")
     print(f"{given.rounds} rounds of {given.seconds:g} s; log level {given.log_level}.\n")

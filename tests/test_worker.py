@@ -103,9 +103,8 @@ def test_questions_that_were_asked_before_are_not_prepared_again() -> None:
         assert prepared == THREE
         await worker.decide(["a"], [*THREE[::-1], Noul("Is it new?")])
         assert prepared == [*THREE, Noul("Is it new?")]
-        for number in range(300):  # and what is kept has a bound
+        for number in range(300):  # and what is kept has a bound: THREE is forgotten over them
             await worker.decide(["a"], [Noul(f"Is it {number}?")])
-        assert len(worker._questions._known) < 300
         await worker.decide(["a"], THREE)
         await worker.decide(["a"], [Noul("Is it long? " * 1000)])
         await worker.decide(["a"], [Noul("Is it long? " * 1000)])

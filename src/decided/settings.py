@@ -244,3 +244,9 @@ def exports_traces() -> bool:
 
 def default_of(item: Field[Any]) -> Any:
     return None if item.default is MISSING else item.default
+
+
+def use_one_thread_for_numpy() -> None:
+    """To be called before NumPy is loaded, which takes this from nowhere else: on a busy machine its threads wait for
+    each other five times as long as they work."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -23,6 +23,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from decided.contract.types import Question, compact
 from decided.engines import prompts
 from decided.engines.api import Encoded, Item, ModelCard, More
@@ -84,6 +86,9 @@ class WholeModel(FakeModel):
         return replace(reading, items=[item], room=len(state))
 
     def run(self, items: Sequence[Item]) -> list[Any]:
+        for item in items:
+            if item.wants_features:
+                item.features = features(item.payload[0])
         return [self._go_on(item.payload[0], item.payload[1], item.payload[2]) for item in items]
 
     def _go_on(self, state: str, questions: Sequence[Question], answers: list[list[float]]) -> Any:
@@ -98,9 +103,9 @@ class WholeModel(FakeModel):
         return min(questions * TOKENS, max(TOKENS, self.token_budget))
 
 
-def features(state: str) -> list[float]:
+def features(state: str) -> Any:
     """As many as a test can look at: how long the state is, and whether it speaks of money."""
-    return [len(state) / 100, 1.0 if "money" in state else 0.0]
+    return np.array([len(state) / 100, 1.0 if "money" in state else 0.0], np.float32)
 
 
 def _obey(states: set[str]) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from msgspec import structs
 
@@ -22,8 +22,6 @@ from decided.serving.metrics import Metrics
 from decided.serving.shadow import Sample, Shadow, chosen_option
 from decided.serving.verdict_stream import VerdictStream
 
-T = TypeVar("T")
-
 _TOO_LATE = "the request time limit has passed"
 
 
@@ -34,6 +32,32 @@ class Outcome(NamedTuple):
     questions: dict[str, Question]
     verdicts: list[Verdict]
     usage: Usage
+
+
+class Limits:
+    """A place, and the time limit. The clock runs from admission, so a slow sender cannot hold a place.
+
+    What `asyncio.timeout` does, at a quarter of its cost.
+    """
+
+    __slots__ = ("_caller", "_clock", "_service")
+
+    def __init__(self, service: "Service", caller: Caller) -> None:
+        self._service = service
+        self._caller = caller
+
+    def __enter__(self) -> None:
+        self._service.enter(self._caller)
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a request is served by a task")
+        self._clock = task.get_loop().call_later(self._service.request_timeout_s, task.cancel, _TOO_LATE)
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._clock.cancel()
+        self._service.places.leave(self._caller.client)
+        if isinstance(error, asyncio.CancelledError) and error.args == (_TOO_LATE,):
+            raise TimedOut(self._service.request_timeout_s) from None
 
 
 class Service:
@@ -62,7 +86,7 @@ class Service:
             self.description += f" {temperatures.in_words()}"
         self.metrics = metrics
         self.places = Places(max_in_flight)
-        self._request_timeout_s = request_timeout_s
+        self.request_timeout_s = request_timeout_s
 
     @property
     def in_flight(self) -> int:
@@ -70,44 +94,25 @@ class Service:
 
     async def decide(self, read: Callable[[], Awaitable[Request]], caller: Caller = NOBODY) -> Outcome:
         """Admit, read and decide one request."""
-
-        async def read_and_ask() -> Outcome:
+        with Limits(self, caller):
             request = await read()
             return self._outcome(request, await self._ask(request, caller))
-
-        return await self._within_limits(read_and_ask, caller)
 
     async def take_outcomes(
         self, ledger: Ledger, read: Callable[[], Awaitable[OutcomesRequest]], caller: Caller = NOBODY
     ) -> OutcomesReceipt:
         """Admit, read and write down what turned out to be right."""
-
-        async def read_and_record() -> OutcomesReceipt:
+        with Limits(self, caller):
             receipt, settled = ledger.record(await read())
-            for one in settled:
-                found = self.profiles.of(one.question) if self.profiles is not None else None
-                if found is not None and not (found.wants_features and one.features is None):
-                    shares = normalise(found.apply(one.weights, one.features), len(one.weights))
-                    self.metrics.profiled(found.label).settle(shares, one.right)
-            return receipt
+        for one in settled:
+            found = self.profiles.of(one.question) if self.profiles is not None else None
+            if found is not None and not (found.wants_features and one.features is None):
+                shares = normalise(found.apply(one.weights, one.features), len(one.weights))
+                self.metrics.profiled(found.label).settle(shares, one.right)
+        return receipt
 
-        return await self._within_limits(read_and_record, caller)
-
-    async def _within_limits(self, work: Callable[[], Awaitable[T]], caller: Caller) -> T:
-        """The clock runs from admission, so a slow sender cannot hold a place."""
-        self._enter(caller)
-        clock = _cancel_after(self._request_timeout_s)
-        try:
-            return await work()
-        except asyncio.CancelledError as cancelled:
-            if cancelled.args == (_TOO_LATE,):
-                raise TimedOut(self._request_timeout_s) from None
-            raise
-        finally:
-            clock.cancel()
-            self.places.leave(caller.client)
-
-    def _enter(self, caller: Caller) -> None:
+    def enter(self, caller: Caller) -> None:
+        """Take a place, or raise AtCapacity."""
         self.places.enter(caller.client)
         if self.shadow is not None:
             self.shadow.give_way()
@@ -115,9 +120,9 @@ class Service:
     async def decide_each(self, read: Callable[[], Awaitable[Request]], caller: Caller = NOBODY) -> VerdictStream:
         """The same, but every state is told as it is decided. Place and clock are those of the whole request; a state
         that is not decided in time fails alone."""
-        self._enter(caller)
+        self.enter(caller)
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._request_timeout_s
+        deadline = loop.time() + self.request_timeout_s
         try:
             async with asyncio.timeout_at(deadline):
                 request = await read()
@@ -126,7 +131,7 @@ class Service:
             task = loop.create_task(self._emit_each(request, deadline, decisions, caller))
         except TimeoutError:
             self.places.leave(caller.client)
-            raise TimedOut(self._request_timeout_s) from None
+            raise TimedOut(self.request_timeout_s) from None
         except BaseException:
             self.places.leave(caller.client)
             raise
@@ -143,7 +148,7 @@ class Service:
                 await self.ask_each(request, self._watched(request, decisions.emit), caller)
         except TimeoutError:
             self.metrics.refused(TimedOut.refusal)
-            return TimedOut(self._request_timeout_s)
+            return TimedOut(self.request_timeout_s)
         except DecidedError as error:
             return error
         return None
@@ -153,7 +158,7 @@ class Service:
             removals = Removals(request.states, request.sent)
             return removals.fold(await self._ask(request._replace(states=removals, sent=None), caller))
         questions = list(request.questions.values())
-        if gives_features(self.engine) and self._wants_features(questions):
+        if self._wants_features(questions) and gives_features(self.engine):
             return await self.engine.decide(request.states, questions, features=True, caller=caller)
         return await self.engine.decide(request.states, questions, caller=caller)
 
@@ -164,7 +169,7 @@ class Service:
             await self.ask_each(request._replace(states=removals, sent=None), removals.folding(emit), caller)
             return
         questions = list(request.questions.values())
-        if gives_features(self.engine) and self._wants_features(questions):
+        if self._wants_features(questions) and gives_features(self.engine):
             await self.engine.decide_each(request.states, questions, emit, features=True, caller=caller)
         else:
             await self.engine.decide_each(request.states, questions, emit, caller=caller)
@@ -292,14 +297,6 @@ class Service:
             given[place] = found.apply(verdict.weights[place], verdict.features)
             marks[place] = found.mark
         return given, marks
-
-
-def _cancel_after(seconds: float) -> asyncio.TimerHandle:
-    """What `asyncio.timeout` does, at a quarter of its cost."""
-    task = asyncio.current_task()
-    if task is None:
-        raise RuntimeError("a request is served by a task")
-    return asyncio.get_running_loop().call_later(seconds, task.cancel, _TOO_LATE)
 
 
 def _warning(name: str, cuts: Sequence[Cut]) -> str:

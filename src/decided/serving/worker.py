@@ -14,10 +14,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from queue import Empty, SimpleQueue
-from typing import Any
+from queue import SimpleQueue
+from typing import Any, NamedTuple
 
 from decided import tracing
 from decided.contract.answers import is_distribution
@@ -28,6 +27,7 @@ from decided.fair_queue import ClientTurns
 from decided.serving.job import Job, Piece, State, StreamedJob
 from decided.serving.question_cache import QuestionCache
 from decided.serving.scheduler import Scheduler
+from decided.serving.sleepers import Sleepers
 from decided.serving.warm_up import WARM_UP
 
 log = logging.getLogger("decided.serving.worker")
@@ -35,8 +35,7 @@ log = logging.getLogger("decided.serving.worker")
 _CLOSE_WAIT_S = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class BatchReport:
+class BatchReport(NamedTuple):
     """What one batch was, for the metrics. Questions count where they begin."""
 
     questions: int
@@ -47,8 +46,7 @@ class BatchReport:
 Wait = Callable[[], Sequence[Result]]
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class Started(NamedTuple):
     """A batch on its way: what waits for its results, and what to report of it."""
 
     batch: list[Piece]
@@ -78,8 +76,7 @@ class Worker:
         self._parallel = is_parallel(model)
         self._scheduler = Scheduler(self._runners, room)
         self._lock = threading.Lock()
-        self._work_came = threading.Condition(self._lock)
-        self._work_beside = threading.Condition(self._lock)
+        self._idle, self._idle_beside = Sleepers(), Sleepers()
         self._closing = False
         self._began: dict[int, float] = {}  # when each batch that runs did
         self._dead = False
@@ -130,13 +127,18 @@ class Worker:
         self._arrived.append(job)
         try:
             return await job.future  # type: ignore[no-any-return]
+        except BaseException:
+            self._give_up(job)
+            raise
         finally:
-            with self._lock:
-                running = self._scheduler.drop(job)
-                self._wake_one()  # there may be room for another
-            for piece in running:
-                piece.item.stop()
             self._jobs.discard(job)
+
+    def _give_up(self, job: Job) -> None:
+        with self._lock:
+            running = self._scheduler.drop(job)
+            self._wake_one()  # there may be room for another
+        for piece in running:
+            piece.item.stop()
 
     def _hand_over(self) -> None:
         """All that arrived in one turn of the loop: the reader is woken once for them, not once for each."""
@@ -157,8 +159,8 @@ class Worker:
         self._reader_inbox.put(None)
         with self._lock:
             self._closing = True
-            self._work_came.notify_all()
-            self._work_beside.notify_all()
+            self._idle.wake_all()
+            self._idle_beside.wake_all()
         for thread in self._threads:
             await asyncio.to_thread(thread.join, _CLOSE_WAIT_S)
 
@@ -183,9 +185,9 @@ class Worker:
 
     def _may_read(self, job: Job) -> bool:
         """Whether there is a state left to read, and not enough of the job read already."""
-        ahead = job.cost_read - job.cost_begun
-        enough = self._model.token_budget * self._runners
-        return job.unread < len(job.states) and ahead < enough and not job.abandoned
+        if job.abandoned or job.unread == len(job.states):
+            return False
+        return job.cost_read - job.cost_begun < self._model.token_budget * self._runners
 
     def _read(self, job: Job) -> None:
         """Some questions, or, when there are none left, a state."""
@@ -199,9 +201,11 @@ class Worker:
             self._on_loop(job.deliver)
         else:
             encoded.items[0].wants_features = job.features
+            state = State(job, job.unread, encoded)
             with self._lock:
-                job.cost_read += sum(item.cost for item in encoded.items)
-                self._scheduler.add(State(job, job.unread, encoded))
+                for item in encoded.items:
+                    job.cost_read += item.cost
+                self._scheduler.add(state)
                 self._wake_one()
         job.unread += 1
 
@@ -224,13 +228,16 @@ class Worker:
 
     def _next(self, beside: bool, block: bool) -> list[Piece] | None:
         """What to run now; nothing, if nothing is there and something runs; None at the end."""
-        with self._lock:
-            while not self._closing:
+        idle = self._idle_beside if beside else self._idle
+        while True:
+            with self._lock:
+                if self._closing:
+                    return None
                 batch = self._take(beside)
                 if batch or not block:
                     return batch
-                (self._work_beside if beside else self._work_came).wait()
-        return None
+                idle.enter()
+            idle.sleep()
 
     def _take(self, beside: bool) -> list[Piece]:
         if beside:
@@ -244,9 +251,9 @@ class Worker:
     def _wake_one(self) -> None:
         """Whenever something may have become free to run. Under the lock."""
         if self._scheduler:
-            self._work_came.notify()
+            self._idle.wake()
             if self._parallel and self._scheduler.is_busy:
-                self._work_beside.notify()
+                self._idle_beside.wake()
 
     def _start(self, batch: list[Piece]) -> Started:
         began = time.perf_counter()
@@ -377,8 +384,6 @@ def _throw(error: Exception) -> Sequence[Result]:
 def _drain(inbox: "SimpleQueue[list[Job] | None]", block: bool) -> list[list[Job] | None]:
     """All messages there are; with `block`, at least one."""
     messages = [inbox.get()] if block else []
-    try:
-        while True:
-            messages.append(inbox.get_nowait())
-    except Empty:
-        return messages
+    while not inbox.empty():  # nobody else takes from it
+        messages.append(inbox.get_nowait())
+    return messages

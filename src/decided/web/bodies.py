@@ -14,12 +14,14 @@ def check_encoding(content_type: bytes, content_encoding: bytes) -> None:
     """415 for what cannot be read, before anything is unpacked."""
     if content_type.strip().lower().startswith(b"multipart/"):
         raise UnsupportedMedia("multipart bodies are not read: send JSON")
-    if _normal(content_encoding) not in _DECODERS:
+    if content_encoding and _normal(content_encoding) not in _DECODERS:
         raise UnsupportedMedia("this Content-Encoding is not read: send zstd, gzip, deflate or none")
 
 
 def decode(body: bytes, content_encoding: bytes, limit: int) -> bytes:
     """The body without its encoding, unpacked no further than the limit."""
+    if not content_encoding:  # the usual case
+        return body
     unpack = _DECODERS[_normal(content_encoding)]
     if unpack is None:
         return body

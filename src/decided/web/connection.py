@@ -151,6 +151,8 @@ class Connection(asyncio.Protocol):
         self._closing = self._closing or request.last
         self._body_wanted, self._drained_bytes = False, 0
         self.idle_since = None
+        if self._parser.has_whole_body:  # nothing to invite, nothing to wait for
+            request.feed(self._parser.body())
         if self._parser.ended:
             request.end()
         else:

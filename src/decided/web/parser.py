@@ -69,6 +69,11 @@ class RequestParser:
         self.unread = unread[end:]
         return self._request(unread[:end])
 
+    @property
+    def has_whole_body(self) -> bool:
+        """Whether all of a body of known length has come with its head."""
+        return self._llhttp is None and self._left <= len(self.unread)
+
     def body(self) -> bytes:
         """What has come of the body of that request since the last call. At the end of it, `ended` is true."""
         if self._llhttp is not None:
