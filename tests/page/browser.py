@@ -1,5 +1,6 @@
 """A real browser: the Chromium of the machine, driven by Playwright, which brings none of its own."""
 
+import base64
 import json
 import re
 import shutil
@@ -49,6 +50,11 @@ def pick(radio: Locator) -> None:
     """Choose a radio button by key: its label covers it, and a click may miss while the page above it still grows."""
     radio.press("Space")
     expect(radio).to_be_checked()
+
+
+def link_to(draft: dict[str, Any]) -> str:
+    """The fragment of a link that brings a draft."""
+    return "#draft=" + base64.urlsafe_b64encode(json.dumps(draft).encode()).decode().rstrip("=")
 
 
 class Playground:
@@ -132,7 +138,9 @@ class Playground:
 
 @contextmanager
 def open_backend(browser: Browser, url: str, fragment: str = "", **context: Any) -> Iterator[Playground]:
-    window = browser.new_context(permissions=["clipboard-read", "clipboard-write"], **context)
+    """Nothing moves there unless a test wants it to: a click waits until its target stands still."""
+    still = {"reduced_motion": "reduce"} | context
+    window = browser.new_context(permissions=["clipboard-read", "clipboard-write"], **still)
     window.set_default_timeout(1000 * PATIENCE_S)
     try:
         playground = Playground(window.new_page(), url)

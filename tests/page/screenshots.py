@@ -3,21 +3,30 @@
 Fonts are the machine's; the pictures of the repository were taken with Debian's fonts-noto-core and fonts-noto-mono.
 """
 
+import json
+import subprocess
+import sys
 from io import BytesIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal, NamedTuple
 
+import msgspec
 from PIL import Image
-from playwright.sync_api import FloatRect
+from playwright.sync_api import Browser, FloatRect
 
 from decided.settings import Settings
 from tests.page.browser import launched, open_backend
 from tests.support.precision import documented_server
 from tests.support.server import ROOT
+from training.archive import KEPT
+from training.data import asked, read_rows, split_of
 
 IMAGES = ROOT / "docs" / "images"
 SCALE = 1.5
 MARGIN = 16
 COLOURS = 128
+EVERY = 8  # of the questions that no model learnt from: a minute, not ten
 
 
 class Picture(NamedTuple):
@@ -38,10 +47,46 @@ PICTURES = [
 
 
 def take() -> None:
+    with launched() as browser:
+        take_report(browser)
+        take_playground(browser)
+
+
+def take_report(browser: Browser) -> None:
+    """The first part of a report: two models on hand-written questions that neither learnt from."""
+    files = sorted((ROOT / "training" / "everyday").glob("*.jsonl"))
+    kept = [row for path in files for row in read_rows(path) if split_of(row) == KEPT]
+    with TemporaryDirectory() as folder:
+        labels, html = Path(folder, "labels.jsonl"), Path(folder, "report.html")
+        with labels.open("w") as lines:
+            for row in kept[::EVERY]:
+                print(json.dumps(row | {"question": msgspec.to_builtins(asked(row["question"]))}), file=lines)
+        command = [
+            sys.executable,
+            "-m",
+            "decided",
+            "eval",
+            labels.name,
+            "--against",
+            "embedded:small",
+            "--html",
+            html.name,
+        ]
+        subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, check=True)
+        with browser.new_context(viewport={"width": 1072, "height": 800}, device_scale_factor=SCALE) as window:
+            page = window.new_page()
+            page.goto(html.as_uri())
+            first = page.locator("section").first.bounding_box()
+            assert first is not None
+            height = first["y"] + first["height"] + MARGIN
+            save("report", page.screenshot(full_page=True, clip={"x": 0, "y": 0, "width": 1072, "height": height}))
+
+
+def take_playground(browser: Browser) -> None:
     port = str(Settings().port)  # the address that the docs name
-    with documented_server("--port", port) as server, launched() as browser:
+    with documented_server("--port", port) as server:
         for picture in PICTURES:
-            window = {"color_scheme": picture.scheme, "device_scale_factor": SCALE, "reduced_motion": "reduce"}
+            window = {"color_scheme": picture.scheme, "device_scale_factor": SCALE}
             size = {"width": picture.width, "height": 800}
             with open_backend(browser, server.url, f"#{picture.example}", viewport=size, **window) as playground:
                 page = playground.page

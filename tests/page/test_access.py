@@ -16,7 +16,7 @@ SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 def test_axe_finds_nothing(browser: Browser, server: Server) -> None:
     """With answers, an open card, a warning, mistakes, a table, and in the guide."""
-    with open_backend(browser, server.url, color_scheme="light", reduced_motion="reduce") as playground:
+    with open_backend(browser, server.url, color_scheme="light") as playground:
         playground.question("team")
         playground.text.fill(LONG_TEXT)
         playground.ask()

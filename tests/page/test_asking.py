@@ -1,6 +1,5 @@
 """Asking from the page: what is shown of the answers, of doubt, of waiting, of keys and of refusals."""
 
-import base64
 import json
 import re
 from collections.abc import Callable
@@ -9,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.page.browser import Playground, open_backend, pick
+from tests.page.browser import Playground, link_to, open_backend, pick
 from tests.page.conftest import FOREIGN_KEY, KEY
 from tests.support.gate import Gate
 from tests.support.server import Server, running_server
@@ -231,8 +230,7 @@ def test_the_key_is_kept_nowhere(browser: Browser, keyed: Server) -> None:
 def test_what_the_server_refuses_is_shown_in_its_words(browser: Browser, server: Server) -> None:
     options = [{"name": f"option {number}"} for number in range(257)]
     draft = {"state": "A text.", "questions": [{"name": "team", "type": "choice", "options": options}]}
-    fragment = base64.urlsafe_b64encode(json.dumps(draft).encode()).decode().rstrip("=")
-    with open_backend(browser, server.url, f"#draft={fragment}") as playground:
+    with open_backend(browser, server.url, link_to(draft)) as playground:
         playground.ask()
         expect(playground.note).to_contain_text("The server refused this")
         expect(playground.note).to_contain_text('question "team"')

@@ -210,9 +210,9 @@ def test_a_run_goes_on_when_the_server_is_back(browser: Browser) -> None:
 
 
 def test_texts_that_take_too_long_together_are_asked_again_in_smaller_parts(browser: Browser) -> None:
-    """Three of them take longer than a request may, and one does not by far."""
-    with running_server("--request-timeout-s", "6") as server, open_backend(browser, server.url) as playground:
+    """The eight of the first part take longer than a request may, and one does not by far."""
+    with running_server("--request-timeout-s", "4") as server, open_backend(browser, server.url) as playground:
         pick(playground.page.get_by_role("radio", name="Many texts"))
-        playground.text.fill("\n".join(f"SLEEP=2.5 {number}" for number in range(3)))
+        playground.text.fill("\n".join(f"SLEEP=0.6 {number}" for number in range(8)))
         playground.ask_button.click()
-        expect(playground.page.get_by_text("3 texts in")).not_to_contain_text("without an answer")
+        expect(playground.page.get_by_text("8 texts in")).not_to_contain_text("without an answer")

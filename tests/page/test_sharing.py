@@ -1,6 +1,5 @@
 """What is taken from the page works elsewhere: the curl command, the Python program, the link."""
 
-import base64
 import json
 import os
 import re
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.page.browser import PATIENCE_S, Playground, open_backend, pick
+from tests.page.browser import PATIENCE_S, Playground, link_to, open_backend, pick
 from tests.page.conftest import KEY
 from tests.support.server import ROOT, Server
 from tests.test_docs import ADDRESS, ANSWER, blocks
@@ -132,8 +131,7 @@ def test_the_link_opens_the_same_draft_elsewhere(browser: Browser, server: Serve
 
 def test_nobody_is_asked_by_opening_a_link(browser: Browser, server: Server) -> None:
     asked = server.metric('service_requests_total{endpoint="/v1/systemone",status="200"}')
-    link = "#draft=" + base64.urlsafe_b64encode(b'{"state": "A text.", "questions": [{}]}').decode().rstrip("=")
-    with open_backend(browser, server.url, link) as playground:
+    with open_backend(browser, server.url, link_to({"state": "A text.", "questions": [{}]})) as playground:
         expect(playground.text).to_have_value("A text.")
         expect(playground.answers).to_have_count(0)
         expect(playground.page.get_by_text("Press Ask.")).to_be_visible()

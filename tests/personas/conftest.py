@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.page.conftest import browser as browser
 from tests.support.server import ROOT, Server, running_server
 
 PATIENCE_S = 300

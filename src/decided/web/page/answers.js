@@ -1,5 +1,6 @@
 // The answers: for each question what was decided, how sure the model is, and a bar for every option.
 
+import { Evidence } from "./evidence.js";
 import { html, useEffect, useState } from "./preact.js";
 import { barsOf, chosenOf, headline, isUnsure, optionsOf, percent, plural, reason, surety } from "./verdict.js";
 
@@ -15,7 +16,7 @@ const HINTS = { 401: "Type it into the field beside the button, and ask again." 
 const LONG_CHARACTERS = 5000;
 const WORTH_A_RETRY = [undefined, 500, 503, 504];
 
-export function Answers({ outcome, asking, edited, onOutcome, onRetry }) {
+export function Answers({ outcome, asking, edited, explain, marked, onMark, onOutcome, onRetry }) {
   if (!outcome && asking) return html`<div class="skeleton" aria-hidden="true"><span></span><span></span></div>`;
   if (!outcome)
     return html`<p class="empty">Press Ask. Every option gets a probability, and every answer says how sure it is.</p>`;
@@ -37,6 +38,7 @@ export function Answers({ outcome, asking, edited, onOutcome, onRetry }) {
     <div class=${edited ? "answers old" : "answers"}>
       ${asked.questions.map(
         (each) => html`<${Answer} key=${`${each.key} ${outcome.id}`} question=${each} answer=${reply.answers[each.name]}
+          asked=${asked} explain=${explain} marked=${marked === each.key} onMark=${() => onMark(each.key)}
           onOutcome=${onOutcome && ((right) => onOutcome(each.name, right))} />`,
       )}
     </div>
@@ -62,30 +64,41 @@ export const Trouble = ({ trouble: { status, detail, id }, onRetry, again = "Try
 `;
 
 // What takes long is said to be under way, and for how long.
-export function Waiting({ characters, onStop }) {
+export function Waiting({ characters, explain, onStop }) {
   const [seconds, setSeconds] = useState(0);
   useEffect(() => {
     const timer = setInterval(() => setSeconds((before) => before + 1), 1000);
     return () => clearInterval(timer);
   }, []);
   const long = characters > LONG_CHARACTERS;
+  const why = explain ? "To see what answers rest on, the text is read again without each part." : null;
   const what = long ? `Reading ${characters.toLocaleString("en")} characters` : "Waiting for the answers";
   return html`
     <div class="waiting">
       <p><b>${what}</b> <span class="hint">${seconds > 0 && plural(seconds, "second")}</span></p>
       <div class="progress" role="progressbar" aria-label=${what}><span></span></div>
-      <p class="hint">${long ? "A long text takes a while." : "The server may be busy with others."}</p>
+      <p class="hint">${why ?? (long ? "A long text takes a while." : "The server may be busy with others.")}</p>
       <button type="button" class="button" onClick=${onStop}>Stop</button>
     </div>
   `;
 }
 
-function Answer({ question, answer, onOutcome }) {
+// Where it says what the answer rests on, pointer, finger or focus on it mark that in the text.
+function Answer({ question, answer, asked, explain, marked, onMark, onOutcome }) {
   const unsure = isUnsure(answer);
+  const evidence = explain && answer.evidence && `${question.key}-evidence`;
+  const marking = evidence && {
+    tabIndex: 0,
+    "aria-labelledby": `${question.key}-answer`,
+    "aria-describedby": evidence,
+    "aria-current": marked ? "true" : null,
+    onPointerEnter: onMark,
+    onFocusCapture: onMark,
+  };
   return html`
-    <article class=${unsure ? "answer unsure" : "answer"}>
+    <article class=${unsure ? "answer unsure" : "answer"} ...${marking}>
       <header>
-        <h3>${question.name}</h3>
+        <h3 id=${`${question.key}-answer`}>${question.name}</h3>
         ${answer.truncated && html`<span class="badge">text cut</span>`}
         ${answer.profile && html`<span class="badge learnt" title="made with this profile">${answer.profile}</span>`}
         <span class=${`surety ${surety(answer).replace(" ", "-")}`}>${surety(answer)}</span>
@@ -99,6 +112,7 @@ function Answer({ question, answer, onOutcome }) {
         <span class="ring" style=${{ "--share": answer.confidence }}></span>
         <span><b>Confidence ${answer.confidence.toFixed(2)}</b>: ${reason(question, answer)}.</span>
       </p>
+      ${evidence && html`<${Evidence} id=${evidence} asked=${asked} answer=${answer} />`}
       ${onOutcome && html`<${Outcome} question=${question} answer=${answer} onOutcome=${onOutcome} />`}
     </article>
   `;

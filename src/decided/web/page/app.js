@@ -5,6 +5,7 @@ import { problems } from "./checks.js";
 import { Code } from "./code.js";
 import { keyed, textsOf } from "./draft.js";
 import { EXAMPLES } from "./examples.js";
+import { useMarked } from "./evidence.js";
 import { draftAt } from "./link.js";
 import { Field, focusSoon, save } from "./parts.js";
 import { html, render, useEffect, useRef, useState } from "./preact.js";
@@ -27,6 +28,8 @@ function App() {
   const [slow, setSlow] = useState(false);
   const [tried, setTried] = useState(false);
   const [open, setOpen] = useState(() => firstToEdit(draft));
+  const [explain, setExplain] = useState(false);
+  const [shown, setShown] = useState(null);
   const [said, say] = useState("");
   const [model, setModel] = useState(null);
   const underway = useRef(null);
@@ -36,7 +39,7 @@ function App() {
   const wrong = Object.fromEntries(found.filter(({ always }) => always || tried).map(({ at, text }) => [at, text]));
 
   // Ask about what stands there. Opening an example does so too, but moves nothing on the screen.
-  const submit = async ({ quiet = false } = {}) => {
+  const submit = async ({ quiet = false, explained = explain } = {}) => {
     underway.current?.abort();
     setTried(true);
     if (found.length) return showProblem(found[0]);
@@ -50,7 +53,7 @@ function App() {
       if (!quiet) showAnswers();
     }, UNSEEN_MS);
     aborter.signal.addEventListener("abort", () => clearTimeout(timer));
-    const reply = await ask(draft, key.trim(), aborter.signal);
+    const reply = await ask({ ...draft, explain: explained }, key.trim(), aborter.signal);
     clearTimeout(timer);
     if (aborter.signal.aborted) return;
     setAsking(false);
@@ -106,6 +109,12 @@ function App() {
     if (question) setOpen(question);
     focusSoon(at);
   };
+  // Answers that stand there are asked for again, with what they rest on.
+  const onExplain = ({ target: { checked } }) => {
+    setExplain(checked);
+    const answers = outcome?.asked === draft ? Object.values(outcome.reply?.answers ?? {}) : [];
+    if (checked && answers.some(({ evidence }) => !evidence)) submit({ quiet: true, explained: true });
+  };
   const latest = useRef(null);
   latest.current = { submit, draft };
 
@@ -149,14 +158,15 @@ function App() {
     };
   }, []);
 
+  const marked = useMarked(explain ? outcome : null, shown, draft);
   const keyRefused = outcome?.status === 401 || run?.trouble?.status === 401;
   return html`
     <${Head} current=${example} onExample=${leave} />
     <main class=${draft.format === "many" ? "many" : ""}>
       <div class="left">
         ${trouble && html`<p class="note bad" role="alert">${trouble}</p>`}
-        <${TextBox} draft=${draft} onChange=${setDraft} example=${example && example !== "new"} wrong=${wrong}
-          say=${say} />
+        <${TextBox} draft=${draft} onChange=${setDraft} example=${example && example !== "new"} marked=${marked}
+          wrong=${wrong} say=${say} />
         <${Questions} draft=${draft} onChange=${setDraft} say=${say} open=${open} onOpen=${setOpen} wrong=${wrong} />
         <div class="ask">
           <button type="button" class="button main" id="ask" aria-busy=${asking ? "true" : null}
@@ -164,6 +174,11 @@ function App() {
             ${asking ? "Asking…" : "Ask"}
           </button>
           <span class="hint keys"><kbd>Ctrl</kbd> <kbd>Enter</kbd></span>
+          ${
+            draft.format !== "many" &&
+            html`<label class="explain"><input type="checkbox" checked=${explain} onChange=${onExplain} />
+              Show what each answer rests on</label>`
+          }
           ${
             needsKey &&
             html`<${Field} id="key" class="key" label="API key" type="password" value=${key} onText=${setKey}
@@ -182,13 +197,14 @@ function App() {
           run
             ? html`<${Table} run=${run} edited=${run.draft !== draft} onStop=${stop} onRetry=${retry} />`
             : asking && slow
-              ? html`<${Waiting} characters=${draft.state.length} onStop=${stop} />`
+              ? html`<${Waiting} characters=${draft.state.length} explain=${explain} onStop=${stop} />`
               : html`<${Answers} outcome=${outcome} asking=${asking} edited=${outcome && outcome.asked !== draft}
+                  explain=${explain} marked=${marked?.key} onMark=${setShown}
                   onOutcome=${model?.outcomes && ((name, right) => tell(outcome.id, name, right, key.trim()))}
                   onRetry=${retry} />`
         }
       </section>
-      <${Code} draft=${draft} problems=${found} withKey=${needsKey} say=${say} />
+      <${Code} draft=${draft} explain=${explain} problems=${found} withKey=${needsKey} say=${say} />
     </main>
     <${Foot} model=${model} apiKey=${needsKey ? key.trim() : ""} say=${say} />
     <p class="unseen" role="status">${said}</p>

@@ -14,10 +14,11 @@ const FORMS = {
 };
 const SHOWN_CHARACTERS = 20_000;
 
-export function Code({ draft, problems, withKey, say }) {
+export function Code({ draft, explain, problems, withKey, say }) {
   const [form, setForm] = useState("curl");
   const spoilt = problems.find(spoilsCode);
-  const text = useMemo(() => (spoilt ? "" : FORMS[form].write(draft, withKey)), [form, draft, withKey, spoilt]);
+  const write = () => (spoilt ? "" : FORMS[form].write({ ...draft, explain }, withKey));
+  const text = useMemo(write, [form, draft, explain, withKey, spoilt]);
   const more = form !== "python" && draft.format === "many" && textsOf(draft).filter(Boolean).length > MAX_STATES;
   return html`
     <section class="block code-block" aria-labelledby="request-title">

@@ -93,7 +93,7 @@ Dana`,
         "Spotless room, kind people at the desk, the best breakfast of our trip. We loved it.",
         "Dirty sheets and hair in the shower. We left after one night.",
         "Cold coffee, stale bread and no fruit. Breakfast was a disgrace.",
-        "A quiet room with a view of the lake. Perfect.",
+        "A lovely room with a view of the lake. Perfect.",
         "The receptionist was rude to us and rolled her eyes at every question.",
       ].join("\n"),
       questions: [

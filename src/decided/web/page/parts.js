@@ -31,8 +31,8 @@ export const Pick = ({ legend, value, choices, onPick, name }) => html`
 `;
 
 // A text field with its label, which may be for screen readers alone, and with what is wrong with it. It tells its new
-// value.
-export const Field = ({ id, label, unseen, lines, onText, wrong, class: kind, ...rest }) => {
+// value. `behind` is what shows through a box of lines.
+export const Field = ({ id, label, unseen, lines, behind, onText, wrong, class: kind, ...rest }) => {
   const about = [rest["aria-describedby"], wrong && `${id}-wrong`].filter(Boolean).join(" ");
   const all = {
     ...rest,
@@ -44,7 +44,11 @@ export const Field = ({ id, label, unseen, lines, onText, wrong, class: kind, ..
   return html`
     <div class=${`field ${kind ?? ""}`}>
       <label for=${id} class=${unseen ? "unseen" : ""}>${label}</label>
-      ${lines ? html`<textarea rows=${lines} ...${all} />` : html`<input autocomplete="off" ...${all} />`}
+      ${
+        lines
+          ? html`<div class="sheet">${behind}<textarea rows=${lines} ...${all} /></div>`
+          : html`<input autocomplete="off" ...${all} />`
+      }
       <${Wrong} id=${`${id}-wrong`}>${wrong}<//>
     </div>
   `;

@@ -27,7 +27,8 @@ export function json(draft) {
   const questions = ["questions", questionsOf(draft)];
   if (draft.format === "many") return laidOut(new Pairs(["states", firstTexts(draft)], questions), 0, true);
   const state = draft.format === "json" ? new Raw(draft.state.trim().replaceAll("\n", "\n  ")) : draft.state;
-  return laidOut(new Pairs(["state", state], questions), 0, true);
+  const explain = draft.explain ? [["explain", true]] : [];
+  return laidOut(new Pairs(["state", state], questions, ...explain), 0, true);
 }
 
 // The body of a batch with some of the texts.

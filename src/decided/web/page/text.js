@@ -3,6 +3,7 @@
 import { length, MAX_CHARACTERS } from "./checks.js";
 import { decoded, longestColumn, parsed } from "./csv.js";
 import { textsOf } from "./draft.js";
+import { Marks } from "./evidence.js";
 import { Field, focusSoon, Icon, Pick } from "./parts.js";
 import { html, useRef, useState } from "./preact.js";
 
@@ -18,7 +19,7 @@ const PLACEHOLDERS = {
   json: '{"subject": "…", "body": "…"}',
 };
 
-export function TextBox({ draft, onChange, example, wrong, say }) {
+export function TextBox({ draft, onChange, example, marked, wrong, say }) {
   const [dragged, setDragged] = useState(false);
   const [trouble, setTrouble] = useState("");
   const take = async (file) => {
@@ -55,12 +56,16 @@ export function TextBox({ draft, onChange, example, wrong, say }) {
           ? html`<${FileCard} draft=${draft} onChange=${onChange} />`
           : html`<${Field} id="state" class=${draft.format === "json" ? "code" : ""} label="Text" unseen lines="7"
               spellcheck=${draft.format === "text"} value=${draft.state} placeholder=${PLACEHOLDERS[draft.format]}
-              wrong=${wrong.state} aria-describedby="state-notes"
+              wrong=${wrong.state} aria-describedby="state-marked state-notes"
+              behind=${marked && html`<${Marks} text=${draft.state} parts=${marked.parts} box="state" />`}
               onText=${(state) => onChange({ ...draft, state })} />`
       }
       <div class="notes">
         ${draft.format === "many" && html`<${ChooseFile} onFile=${take} />`}
         ${trouble && html`<span class="wrong" role="alert">${trouble}</span>`}
+        <span id="state-marked">
+          ${marked?.parts.length > 0 && html`Marked: what <b>${marked.name}</b> rests on`}
+        </span>
         <span id="state-notes" class=${draft.format === "many" ? "" : "wide"}>${counted(draft)}</span>
       </div>
     </section>
