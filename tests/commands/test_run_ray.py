@@ -19,19 +19,17 @@ from tests.support.server import ROOT, running_server
 
 pytestmark = pytest.mark.ray
 
-PATIENCE_S = 600
+PATIENCE_S = 180
 QUESTIONS = {
     "team": {"type": "choice", "criteria": {"billing": None, "delivery": None}},
     "n": {"type": "noul", "instructions": "So?"},
 }
 
 
-def start(*arguments: Any) -> "subprocess.Popen[str]":
+def start(*arguments: Any, stderr: int = subprocess.PIPE) -> "subprocess.Popen[str]":
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SERVICE_")}
     command = [sys.executable, "-m", "decided", "run", *map(str, arguments)]
-    return subprocess.Popen(
-        command, cwd=ROOT, env=kept | {"SERVICE_MODEL": "embedded:small"}, stderr=subprocess.PIPE, text=True
-    )
+    return subprocess.Popen(command, cwd=ROOT, env=kept | {"SERVICE_MODEL": "embedded:small"}, stderr=stderr, text=True)
 
 
 def run(*arguments: Any) -> str:
@@ -125,6 +123,20 @@ def test_no_cluster_is_told(tmp_path: Path, questions: Path) -> None:
     process = start(table(tmp_path / "in.csv", 3), "--questions", questions, "--ray", address)
     said = process.communicate(timeout=PATIENCE_S)[1]
     assert (process.returncode, f"--ray {address}: no cluster" in said) == (3, True), said
+
+
+def test_progress_on_a_terminal_with_a_cluster_of_its_own(tmp_path: Path, questions: Path) -> None:
+    out = tmp_path / "out.csv"
+    inner, outer = os.openpty()
+    process = start(
+        table(tmp_path / "in.csv", 20), "--questions", questions, "--out", out, "--ray", "local", stderr=outer
+    )
+    os.close(outer)
+    assert process.wait(PATIENCE_S) == 0
+    said = os.read(inner, 65536).decode()
+    os.close(inner)
+    assert "20/20 rows" in said
+    assert len(out.read_text().splitlines()) == 21
 
 
 def test_workers_that_ask_a_server(tmp_path: Path, questions: Path, cluster: str) -> None:

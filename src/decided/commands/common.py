@@ -44,6 +44,14 @@ def add_questions(parser: ArgumentParser, required: bool) -> None:
     )
 
 
+def add_reading(parser: ArgumentParser, state: str) -> None:
+    """How a table is read."""
+    parser.add_argument("--state-column", dest="state_columns", metavar="NAME", action="append", default=[], help=state)
+    parser.add_argument(
+        "--input-format", choices=("csv", "tsv", "jsonl"), help="format of standard input (default: jsonl)"
+    )
+
+
 def positive(value: str) -> int:
     if not value.isascii() or not value.isdigit() or int(value) < 1:
         raise ArgumentTypeError(f"must be a whole number from 1, not {value!r}")

@@ -4,7 +4,7 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from decided.commands.common import add_questions, add_source, positive
+from decided.commands.common import add_questions, add_reading, add_source, positive
 from decided.settings import Settings
 
 SUMMARY = "measure how good the answers are, on labelled questions"
@@ -47,16 +47,9 @@ OVERRIDES: dict[str, str] = {}
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("labels", metavar="LABELS", help="a file of labelled questions; - for standard input")
     add_questions(parser, required=False)
-    parser.add_argument(
-        "--state-column",
-        dest="state_columns",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="the column with the text; several make an object (default: state, text, or the one that is no question)",
-    )
-    parser.add_argument(
-        "--input-format", choices=("csv", "tsv", "jsonl"), help="format of standard input (default: jsonl)"
+    add_reading(
+        parser,
+        "the column with the text; several make an object (default: state, text, or the one that is no question)",
     )
     parser.add_argument(
         "--against-questions", metavar="FILE", type=Path, help="another wording of the questions, to compare with"

@@ -4,7 +4,7 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from decided.commands.common import add_questions, add_source, positive, share
+from decided.commands.common import add_questions, add_reading, add_source, positive, share
 from decided.settings import Settings
 
 SUMMARY = "ask the same questions about every row of a table"
@@ -42,17 +42,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("source", metavar="INPUT", help="the table; - for standard input")
     add_questions(parser, required=True)
     parser.add_argument("--out", metavar="OUT", type=Path, help="the table to write (default: standard output)")
-    parser.add_argument(
-        "--input-format", choices=("csv", "tsv", "jsonl"), help="format of standard input (default: jsonl)"
-    )
-    parser.add_argument(
-        "--state-column",
-        dest="state_columns",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="a column to ask about; several make an object",
-    )
+    add_reading(parser, "a column to ask about; several make an object")
     parser.add_argument("--delimiter", metavar="CHAR", help="separator of a CSV input (default: found by itself)")
     parser.add_argument("--encoding", metavar="NAME", help="encoding of a CSV input (default: found by itself)")
     parser.add_argument("--sheet", metavar="NAME", help="sheet of an Excel input (default: the first)")

@@ -4,8 +4,8 @@ from argparse import ArgumentParser, ArgumentTypeError
 from pathlib import Path
 from typing import Any
 
-from decided.commands.common import add_questions, add_source, positive
-from decided.settings import Settings
+from decided.commands.common import add_questions, add_reading, add_source, positive
+from decided.settings import Settings, use_one_thread_for_numpy
 
 SUMMARY = "learn your questions from your labels"
 
@@ -47,17 +47,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add_questions(parser, required=False)
     parser.add_argument("--out", metavar="FOLDER", type=Path, help="write the profiles here (default: only report)")
-    parser.add_argument(
-        "--state-column",
-        dest="state_columns",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="the column with the text; several make an object",
-    )
-    parser.add_argument(
-        "--input-format", choices=("csv", "tsv", "jsonl"), help="format of standard input (default: jsonl)"
-    )
+    add_reading(parser, "the column with the text; several make an object")
     parser.add_argument(
         "--target-accuracy",
         metavar="SHARE",
@@ -85,6 +75,7 @@ def _share(value: str) -> float:
 
 
 async def execute(chosen: Settings, given: dict[str, Any]) -> None:
+    use_one_thread_for_numpy()
     from decided.evaluation.teach import Task, teach
 
     await teach(chosen, Task(**given | {"state_columns": tuple(given["state_columns"])}))

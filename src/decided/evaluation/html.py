@@ -20,7 +20,7 @@ _STYLE = f"""
 {svg.STYLE}"""
 _STYLE += """\
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 1040px;
-  margin: 2rem auto; padding: 0 1rem; }
+  margin: 2rem auto; padding: 0 1rem; overflow-wrap: break-word; }
 h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.15rem; margin: 2.5rem 0 .5rem; }
 h3 { font-size: .95rem; margin: 1rem 0 .25rem; }
 p, figcaption { color: var(--quiet); margin: .25rem 0; } .plots { display: flex; flex-wrap: wrap; gap: 1rem; }
@@ -38,9 +38,11 @@ dt { color: var(--quiet); } dd { margin: 0; overflow-wrap: anywhere; }
 .wrong td:last-child { min-width: 18rem; overflow-wrap: anywhere; } svg { max-width: 100%; height: auto; }
 @media (max-width: 600px) {
   body { margin: 1rem auto; } h1 { font-size: 1.25rem; } th, td { padding: .25rem .45rem; }
-  .wrong tr { display: block; padding: .5rem 0; border-bottom: 1px solid var(--line); }
-  .wrong tr:first-child { display: none; } .wrong td { display: block; border: none; padding: 0; }
-  .wrong td::before { content: attr(data-name) " "; color: var(--quiet); }
+  .wrong, .wrong tbody { display: block; } .wrong tr:first-child { display: none; }
+  .wrong tr { display: flex; flex-wrap: wrap; gap: 0 1rem; padding: .5rem 0; border-bottom: 1px solid var(--line); }
+  .wrong td { border: none; padding: 0; overflow-wrap: anywhere; }
+  .wrong td:last-child { flex-basis: 100%; min-width: 0; }
+  .wrong td:not(:last-child)::before { content: attr(data-name) " "; color: var(--quiet); }
 }
 """
 

@@ -12,6 +12,7 @@ import os
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import urlsplit
 
 from decided.backend import Questions, open_backend
 from decided.client.protocol import BatchResult
@@ -144,11 +145,14 @@ async def open_on_cluster(settings: Settings, server: str | None, api_key: str |
     if importlib.util.find_spec("ray") is None:
         raise InputError(f"--ray needs Ray: {install_command('ray')}")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns of a change to come
+    if address != _LOCAL:
+        os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")  # of half a minute each, if `auto` finds a dead one
     import ray
 
     try:
+        await _knock(address)
         ray.init(
-            address=None if address == _LOCAL else address,
+            address=address,  # `local` too: with none, Ray takes the last cluster that was started here, dead or alive
             log_to_driver=False,
             logging_level=logging.ERROR,
             include_dashboard=False if address == _LOCAL else None,
@@ -169,6 +173,14 @@ async def open_on_cluster(settings: Settings, server: str | None, api_key: str |
     except BaseException:
         ray.shutdown()
         raise
+
+
+async def _knock(address: str) -> None:
+    """Where nobody listens, Ray itself tries twenty times, half a minute each, without a word."""
+    place = urlsplit(f"//{address.rpartition('://')[2]}")
+    if place.port is not None:  # `local` and `auto` have none
+        _, writer = await asyncio.wait_for(asyncio.open_connection(place.hostname, place.port), _RESOURCES_S)
+        writer.close()
 
 
 def _as_many_as_fit(ray: Any, cpus: int, gpus: int) -> int:
