@@ -44,6 +44,7 @@ def hold(model: Model, longest: str = LONG * 60, says: Says | None = None) -> No
     what_is_cut_is_reported(model, longest)
     tokens_are_counted(model)
     a_failure_is_ours_and_passes(model)
+    features_are_of_the_state_alone(model)
 
 
 def decide(model: Model, states: list[str], questions: list[Question], together: bool) -> list[list[list[float]]]:
@@ -201,6 +202,34 @@ def _fails(action: Callable[[], object]) -> bool:
     except Exception:
         return True
     return False
+
+
+def features_are_of_the_state_alone(model: Model) -> None:
+    """Whatever is asked in whatever order, whoever else is in the batch; and only where they are wanted."""
+    if not getattr(model, "gives_features", False):
+        return
+    states = [NAMING, *STATES, LONG, ""]
+    wanted = _features(model, states, typed(), together=False)
+    for questions, together in ((typed(), True), (typed()[::-1], True), ([*BARE, *typed()[:1]], False)):
+        for one, other in zip(_features(model, states, questions, together), wanted, strict=True):
+            assert one == pytest.approx(other, abs=ALIKE)
+    assert len({(vector.dtype.str, vector.shape) for vector in wanted}) == 1
+    assert wanted[0].dtype.str[1:] == "f4"
+    assert all(math.isfinite(number) for vector in wanted for number in vector.tolist())
+    assert abs(wanted[0] - wanted[1]).max() > ALIKE  # else anything would be alike
+
+
+def _features(model: Model, states: list[str], questions: list[Question], together: bool) -> list[Any]:
+    """The features of each state, each alone or all in one batch. Those of nobody else are there."""
+    readings = [model.encode(model.prepare(questions), state) for state in states]
+    unasked = model.encode(model.prepare(questions), NAMING)
+    for reading in readings:
+        reading.items[0].wants_features = True
+    for batch in [[*readings, unasked]] if together else [[reading] for reading in readings]:
+        run_to_end(model, [item for reading in batch for item in reading.items])
+    others = [item for reading in readings for item in reading.items[1:]]
+    assert all(item.features is None for item in (*others, *unasked.items))
+    return [reading.items[0].features for reading in readings]
 
 
 async def _fail_in_a_worker(model: Any, wanted: list[list[float]]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from decided.contract.types import Choice, Noul, Question, Score
@@ -161,6 +162,32 @@ def after_a_failure(change: Callable[[Weights], Weights]) -> Change:
     return spoil
 
 
+Describe = Callable[[Sequence[Item], Item], list[float]]
+
+
+def described(vector: Describe, kind: Any = np.float32, unasked: bool = False) -> Change:
+    """The model gives features, made of the batch and the item."""
+
+    def spoil(model: Any) -> None:
+        real, model.gives_features = model.run, True
+
+        def run(items: Sequence[Item]) -> Weights:
+            for item in items:
+                if item.wants_features or unasked:
+                    item.features = np.array(vector(items, item), kind)
+            found: Weights = real(items)
+            return found
+
+        model.run = run
+
+    return spoil
+
+
+def first_word(item: Item) -> list[float]:
+    """Features that are right."""
+    return [float(word % 97) for word in sorted(item.payload[0])[:1] or [0]] + [float(len(item.payload[0]))]
+
+
 def raise_again(_: Weights) -> Weights:
     raise RuntimeError("still broken")
 
@@ -231,6 +258,18 @@ MUTANTS: dict[Property, dict[str, Change]] = {
         ),
         "uses its items up": use_the_items_up,
     },
+    conformance.features_are_of_the_state_alone: {
+        "describes all states alike": described(lambda *_: [1.0, 2.0]),
+        "describes the batch": described(lambda items, item: [*first_word(item), float(len(items))]),
+        "describes the questions": described(lambda _, item: [*first_word(item), float(len(item.payload[1]))]),
+        "describes the first question": described(lambda _, item: [*first_word(item), float(len(item.payload[1][0]))]),
+        "describes the next state": described(lambda items, item: first_word(items[items.index(item) - 1])),
+        "describes without being asked": described(lambda _, item: first_word(item), unasked=True),
+        "describes in double precision": described(lambda _, item: first_word(item), np.float64),
+        "describes at any length": described(lambda _, item: [float(len(item.payload[0]))] * len(item.payload[0])),
+        "divides by nothing": described(lambda _, item: [*first_word(item), 1.0 if item.payload[0] else math.nan]),
+        "promises features and gives none": lambda model: setattr(model, "gives_features", True),
+    },
 }
 
 
@@ -240,6 +279,12 @@ MUTANTS: dict[Property, dict[str, Change]] = {
 @pytest.mark.parametrize("prop", MUTANTS, ids=lambda prop: str(prop.__name__))
 def test_a_right_model_has_the_property(prop: Property, monkeypatch: pytest.MonkeyPatch) -> None:
     prop(worked_example(monkeypatch))
+
+
+def test_a_right_description_has_the_property(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = worked_example(monkeypatch)
+    described(lambda _, item: first_word(item))(model)
+    conformance.features_are_of_the_state_alone(model)
 
 
 @pytest.mark.parametrize(("prop", "name"), [(prop, name) for prop, of in MUTANTS.items() for name in of])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from decided.evaluation.regression import Standard, fit, softmax
+from decided.evaluation.regression import Fitted, Standard, fit, principal_axes, softmax
 from decided.evaluation.teaching import (
     AS_IT_IS,
     BIAS,
@@ -151,6 +151,25 @@ def test_a_fit_is_the_lowest_point() -> None:
         )
         assert loss(*moved) > least - 1e-3
     assert loss(1.0, np.zeros(3), np.zeros_like(found.head)) > least + 1
+
+
+def test_features_of_very_different_sizes_are_fitted_to_the_end() -> None:
+    rows = rows_of(2, 300, "head")
+    assert rows.features is not None
+    features = (rows.features - 5) * np.logspace(-3, 1, 40)
+    far = Fitted(3.0, np.ones(3), np.eye(3, 40) * 5)
+    found = [fit(rows.logits, features, rows.right, 0.03, start) for start in (None, far)]
+    here, there = (softmax(fitted.logits(rows.logits, features)) for fitted in found)
+    assert there == pytest.approx(here, abs=0.01)
+
+
+@pytest.mark.parametrize("shape", [(12, 30), (30, 12)])
+def test_axes_span_the_rows(shape: tuple[int, int]) -> None:
+    features = np.random.default_rng(1).normal(size=shape)
+    axes = principal_axes(features)
+    assert axes.shape == (12, shape[1])
+    assert axes @ axes.T == pytest.approx(np.eye(12), abs=1e-9)
+    assert features @ axes.T @ axes == pytest.approx(features, abs=1e-9)
 
 
 def test_standardised_features_are_undone() -> None:

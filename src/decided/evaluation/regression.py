@@ -70,7 +70,20 @@ def fit(
         first[: 1 + options] = start.scale, *start.bias
         if start.head is not None:
             first[1 + options :] = start.head.ravel()
-    point = minimise(loss, first)
+    # In steps of these lengths the loss curves about alike in all directions, and few of them lead to its end.
+    gentle = (options - 1) / options**2
+    curves = np.ones_like(first)
+    curves[0] += gentle * float((logits**2).sum())
+    curves[1 : 1 + options] += gentle * rows
+    if features is not None:
+        curves[1 + options :] = np.tile(penalty + gentle * np.einsum("ij,ij->j", features, features), options)
+    units = 1 / np.sqrt(curves)
+
+    def loss_in_units(point: Floats) -> tuple[float, Floats]:
+        value, slope = loss(point * units)
+        return value, slope * units
+
+    point = minimise(loss_in_units, first / units) * units
     head = point[1 + options :].reshape(options, width) if features is not None else None
     # A negative scale would say that the model is worse than chance: then it is not listened to at all. A temperature
     # alone keeps the order of its options all the same.
@@ -108,7 +121,7 @@ def _direction(slope: Floats, pairs: list[tuple[Floats, Floats, float]]) -> Floa
     """Downhill, bent by what the last steps told of the curvature."""
     direction = -slope
     if not pairs:
-        return direction / max(1.0, float(np.abs(slope).sum()))
+        return direction
     parts = []
     for change, turn, product in reversed(pairs):
         parts.append(change @ direction / product)
@@ -142,6 +155,15 @@ class Standard(NamedTuple):
             return fitted
         head = fitted.head / self.spread / np.sqrt(len(self.mean))
         return Fitted(fitted.scale, fitted.bias - head @ self.mean, head)
+
+
+def principal_axes(features: Floats) -> Floats:
+    """The directions that rows lie in, as rows: as many as there are rows, or features if those are fewer."""
+    rows, width = features.shape
+    if rows < width:
+        axes: Floats = np.linalg.svd(features, full_matrices=False)[2]
+        return axes
+    return np.ascontiguousarray(np.linalg.eigh(features.T @ features)[1].T)  # of many rows, much sooner done
 
 
 def softmax(logits: Floats) -> Floats:

@@ -13,12 +13,12 @@ from typing import NamedTuple
 import numpy as np
 
 from decided.evaluation.fitting import Judged, figures
-from decided.evaluation.regression import Fitted, Floats, Ints, Standard, fit, softmax
+from decided.evaluation.regression import Fitted, Floats, Ints, Standard, fit, principal_axes, softmax
 from decided.evaluation.scoring import Interval, wilson
 from decided.profiles.profile import RECIPES, Figures, Sets, Threshold
 
 AS_IT_IS, TEMPERATURE, BIAS, HEAD = RECIPES
-PENALTIES = (3.0, 1.0, 0.3, 0.1, 0.03)
+PENALTIES = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003)
 
 _SEED = 20_260_101
 _FEW, _OF_TEMPERATURE = 16, 0.5
@@ -100,8 +100,9 @@ def learn_from(rows: LabelledSet, target: float, coverage: float | None) -> Less
     axes: Floats | None = None
     if rows.features is not None and standard is not None:
         # The head lies in the space that the rows span: where they are fewer than the features, it is sought there.
-        left, sizes, axes = np.linalg.svd(standard.apply(rows.features), full_matrices=False)
-        rows = replace(rows, features=left * sizes)
+        made = standard.apply(rows.features)
+        axes = principal_axes(made)
+        rows = replace(rows, features=made @ axes.T)
     trials = _try(rows)
     kept = _choose(trials, rows.right)
     fitted = Fitted(1.0, np.zeros(rows.logits.shape[1]), None)
@@ -138,7 +139,7 @@ def _try(rows: LabelledSet) -> list[Trial]:
         for train, rest in _folds(rows, folds, np.random.default_rng(_SEED + repeat)):
             held = _part(rows, rest)
             found[0, repeat, rest] = held.logits
-            for number, fitted in enumerate(_path(_part(rows, train), PENALTIES[-1]), start=1):
+            for number, fitted in enumerate(_path(_part(rows, train)), start=1):
                 found[number, repeat, rest] = fitted.logits(held.logits, held.features)
     return [Trial(recipe, penalty, held) for (recipe, penalty), held in zip(recipes, found, strict=True)]
 
@@ -163,20 +164,19 @@ def _part(rows: LabelledSet, places: Ints) -> LabelledSet:
     return LabelledSet(rows.logits[places], features, rows.right[places], rows.texts[places])
 
 
-def _path(rows: LabelledSet, least: float) -> list[Fitted]:
+def _path(rows: LabelledSet) -> list[Fitted]:
     """A temperature; a bias too; then with heads, each less bound than the one before and started from it."""
     found = [fit(rows.logits, None, rows.right, shifts=False), fit(rows.logits, None, rows.right)]
     if rows.features is not None:
-        for penalty in (one for one in PENALTIES if one >= least):
+        for penalty in PENALTIES:
             found.append(fit(rows.logits, rows.features, rows.right, penalty, found[-1]))
     return found
 
 
 def _learnt(rows: LabelledSet, trial: Trial) -> Fitted:
     """What the recipe of a trial learns from rows."""
-    if trial.recipe == HEAD:
-        return _path(rows, trial.penalty)[-1]
-    return fit(rows.logits, None, rows.right, shifts=trial.recipe == BIAS)
+    features = rows.features if trial.recipe == HEAD else None
+    return fit(rows.logits, features, rows.right, trial.penalty, shifts=trial.recipe != TEMPERATURE)
 
 
 # --- choosing ---

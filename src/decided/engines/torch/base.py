@@ -37,6 +37,8 @@ _SAMPLE_WORDS = 120
 class TorchModel(ABC):
     """A Model whose batches run on a device. Kinds say how text becomes tokens and tokens become weights."""
 
+    gives_features = False
+
     def __init__(self, card: ModelCard, placement: Placement) -> None:
         self.card = card
         self.placement = placement
@@ -73,7 +75,12 @@ class TorchModel(ABC):
             self.free()
             self.token_budget = max(LEAST_BUDGET, min(self.token_budget, sum(item.cost for item in items)) // 2)
             log.warning("out of memory with %d pieces: batches of %d tokens now", len(items), self.token_budget)
-        return lambda: self.join(items, [run_to_end(self, half) for half in halves])
+        return lambda: self._run_halves(items, halves)
+
+    def _run_halves(self, items: Sequence[Item], halves: Sequence[Sequence[Item]]) -> Weights:
+        weights = self.join(items, [run_to_end(self, half) for half in halves])
+        items[0].features = halves[0][0].features  # of an item that was split, the first part has them
+        return weights
 
     def _wait(self, wait: Callable[[], Weights]) -> Weights:
         try:

@@ -5,6 +5,7 @@ state; a check at the start finds out, and where they do not, prompts run whole,
 """
 
 import logging
+import math
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,14 +18,15 @@ from torch import Tensor
 from decided.engines.torch.attention import Segments, has_flash, takes
 from decided.engines.torch.cuda_graphs import MOST_ROWS, CudaGraphCache
 from decided.engines.torch.fusion import fuse_layers, fuse_mix, mix_parts
-from decided.engines.torch.kv_cache import KvCache, Shelf, gather
+from decided.engines.torch.kv_cache import CachedState, KvCache, Shelf, gather
 from decided.engines.torch.packing import Layout, Prompt, lay_out, pick_rows, target_rows
 from decided.engines.torch.placement import Placement
 from decided.engines.torch.shared_attention import AttentionPlan, SharedAttention
-from decided.engines.torch.transfer import Floats, to_device, to_host
+from decided.engines.torch.transfer import Floats, Ints, to_device, to_host
 
 log = logging.getLogger("decided.engines")
 
+_LEAST_FEATURES = 512
 _STATES_ON_CPU = 2**30
 _STATES_ON_GPU = 0.25
 """Of the memory that is free once the model is loaded."""
@@ -79,6 +81,24 @@ class Decoder:
             spelled = logits[:, self._letters[:count]] + self._unspelled[:count]
             return float((torch.logsumexp(spelled.flatten(1), -1) - torch.logsumexp(logits, -1)).exp())
 
+    def describe(self, states: Sequence[tuple[bytes, Ints]], start: int) -> Callable[[], Floats]:
+        """For each state, the mean of its tokens' values from `start` on, in layers of the middle: they are kept for
+        the next question anyway. Of a long state it is the first part, which no question leaves out."""
+        end = start + self.context // 4
+        found = [self._values(key, ids[:end])[start:].mean(0, dtype=torch.float32) for key, ids in states]
+        return to_host(self._placement, torch.stack(found))
+
+    def _values(self, key: bytes, ids: Ints) -> Tensor:
+        """By token, for as many layers as make a vector of some width."""
+        known = self.states.find(key)
+        if known is None:  # no room was left for it
+            own = KvCache(len(ids), 1)
+            self._packed([Prompt(key, ids, ids[-1:])], _as_they_are, own)
+            known = own.find(key) or CachedState(0)
+        top = max(1, 2 * self._layers // 3)
+        count = -(-_LEAST_FEATURES // math.prod(self._attention.of_token))
+        return known.whole()[max(0, top - count) : top, 1, : len(ids)].transpose(0, 1).flatten(1)
+
     def forget(self) -> None:
         """Let go of all memory that can be had again."""
         self.states.clear()
@@ -95,9 +115,9 @@ class Decoder:
 
     # --- packed: states once, questions behind them ---
 
-    def _packed(self, prompts: Sequence[Prompt], read: Read) -> Tensor:
+    def _packed(self, prompts: Sequence[Prompt], read: Read, states: KvCache | None = None) -> Tensor:
         """What `read` makes of the logits behind each prompt; recorded, there are some more rows behind them."""
-        layout = lay_out(prompts, self.states)
+        layout = lay_out(prompts, self.states if states is None else states)
         try:
             if self._recorder is not None and self._may_be_recorded(rounded := layout.rounded_up()):
                 layout = rounded

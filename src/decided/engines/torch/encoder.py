@@ -38,6 +38,8 @@ class Row(NamedTuple):
     ids: Ints
     markers: Ints
     question: Question
+    state: Ints
+    """As far as it would fit if nothing were asked."""
 
 
 class Packed(NamedTuple):
@@ -55,12 +57,16 @@ class MarkerEncoder(TorchModel):
     """Head, state, end; all questions of a batch in one packed row."""
 
     state_prefix = ""
+    gives_features = True
 
     def __init__(
-        self, card: ModelCard, placement: Placement, vocabulary: Vocabulary, encoder: Encoder, network: nn.Module
-    ) -> None:
+        self, card: ModelCard, placement: Placement, vocabulary: Vocabulary, encoder: Encoder, network: nn.Module,
+        longest: int,
+    ) -> None:  # fmt: skip
         super().__init__(card, placement)
         self.vocabulary = vocabulary
+        self.longest = longest
+        self._begin = np.array([vocabulary.id_of("cls_token")], np.int32)
         self._end = np.array([vocabulary.id_of("sep_token")], np.int32)
         self.encoder = encoder.eval()
         self.network = network.eval()
@@ -92,16 +98,16 @@ class MarkerEncoder(TorchModel):
 
     def encode(self, prepared: list[Head], state: str) -> Encoded:
         room = max(head.room for head in prepared)
-        read = tokens(self.vocabulary, self.state_prefix + self.clean(state), "state", room)
+        read = tokens(self.vocabulary, self.state_prefix + self.clean(state), "state", self.longest - 2)
         ids = np.array(read.ids, np.int32)
         given, estimated = (read.cuts[0].given, read.cuts[0].estimated) if read.cuts else (len(ids), False)
         items, cuts = [], []
         for number, head in enumerate(prepared):
-            row = Row(np.concatenate((head.ids, ids[: head.room], self._end)), head.markers, head.question)
+            row = Row(np.concatenate((head.ids, ids[: head.room], self._end)), head.markers, head.question, ids)
             items.append(Item([number], len(row.ids), row))
             short = (Cut("state", head.room, given, estimated),) if given > head.room else ()
             cuts.append((*short, *head.cuts))
-        input_tokens = len(ids) + sum(len(head.ids) + 1 for head in prepared)
+        input_tokens = min(len(ids), room) + sum(len(head.ids) + 1 for head in prepared)
         return Encoded(items, input_tokens, cuts)
 
     def forward(self, items: Sequence[Item]) -> Callable[[], Weights]:
@@ -110,8 +116,12 @@ class MarkerEncoder(TorchModel):
         rows: list[Row] = [items[number].payload for number in order]
         counts = [len(row.markers) for row in rows]
         wait = to_host(self.placement, self._logits(rows)[: sum(counts)])
+        described = [item for item in items if item.wants_features]
+        pooled = to_host(self.placement, self._pool([item.payload.state for item in described])) if described else list
 
         def collect() -> Weights:
+            for item, vector in zip(described, pooled(), strict=True):
+                item.features = vector
             found = softmax(self.rescale(wait(), rows), counts)
             weights: list[list[list[float]]] = [[] for _ in items]
             for number, row, shares in zip(order, rows, found, strict=True):
@@ -119,6 +129,17 @@ class MarkerEncoder(TorchModel):
             return weights
 
         return collect
+
+    def _pool(self, states: list[Ints]) -> Tensor:
+        """For each state, the mean of its tokens' vectors. It is read once more, without a question: beside one, its
+        vectors would be of the question too."""
+        rows = [np.concatenate((self._begin, state, self._end)) for state in states]
+        lengths = [len(row) for row in rows]
+        starts = np.cumsum([0, *lengths], dtype=np.int32)
+        places = np.concatenate([np.arange(length, dtype=np.int32) for length in lengths])
+        ids, positions, edges = to_device(self.placement, np.concatenate(rows), places, starts)
+        vectors = self.encoder(ids, positions, Segments(lengths, edges), self.attention)
+        return torch.stack([part.mean(0, dtype=torch.float32) for part in vectors.split(lengths)])
 
     def rescale(self, logits: Floats, rows: list[Row]) -> Floats:
         """Logits at the model's own temperatures."""

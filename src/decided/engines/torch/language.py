@@ -74,6 +74,8 @@ class LanguageModel(TorchModel):
     ) -> None:
         super().__init__(card, placement)
         self.decoder = decoder
+        self.gives_features = decoder.packed
+        """What is kept of a state is what describes it; layers that cannot share one keep nothing."""
         self.vocabulary = vocabulary
         self.frame = frame
 
@@ -91,8 +93,13 @@ class LanguageModel(TorchModel):
         parts = [self._first(way.pending()) for way in ways]
         prompts = [prompt for part in parts for prompt in part]
         wait = self.ask(prompts) if prompts else list
+        described = [item for item in items if item.wants_features and item.features is None]
+        states = [(item.payload.key, item.payload.state) for item in described]
+        pooled = self.decoder.describe(states, len(self.frame.before)) if described else list
 
         def collect() -> Weights:
+            for item, vector in zip(described, pooled(), strict=True):
+                item.features = vector
             found = iter(wait())
             return [
                 self._go_on(about, way, [next(found) for _ in part])
@@ -139,7 +146,8 @@ class LanguageModel(TorchModel):
         numbers, middle = list(items[0].questions), len(items[0].questions) // 2
         about: About = items[0].payload
         parts = ((numbers[:middle], about.asked[:middle]), (numbers[middle:], about.asked[middle:]))
-        return [[Item(part, items[0].cost // 2, replace(about, asked=asked, progress=None))] for part, asked in parts]
+        abouts = [(part, replace(about, asked=asked, progress=None)) for part, asked in parts]
+        return [[replace(items[0], questions=part, cost=items[0].cost // 2, payload=half)] for part, half in abouts]
 
     def join(self, items: Sequence[Item], parts: Sequence[Finished]) -> Weights:
         if len(items) == 1:

@@ -93,8 +93,8 @@ class Laya(MarkerEncoder):
         self, card: ModelCard, placement: Placement, vocabulary: Vocabulary, encoder: Encoder, network: nn.Module,
         config: Mapping[str, Any],
     ) -> None:  # fmt: skip
-        super().__init__(card, placement, vocabulary, encoder, network)
-        self._longest, self._longest_head = longest(config, encoder.shape.positions)
+        whole, self._longest_head = longest(config, encoder.shape.positions)
+        super().__init__(card, placement, vocabulary, encoder, network, whole)
         self._temperatures = temperatures(config)
         self._cls, self._sep, self._mask = (vocabulary.id_of(role) for role in ("cls_token", "sep_token", "mask_token"))
         self._mask_text = vocabulary.special["mask_token"]
@@ -119,7 +119,7 @@ class Laya(MarkerEncoder):
             ids += [self._mask, *option.ids]
         ids.append(self._sep)
         cuts = about.cuts + join_cuts([option.cuts for option in options])
-        room = max(0, self._longest - len(ids) - 1)
+        room = max(0, self.longest - len(ids) - 1)
         return Head(np.array(ids, np.int32), np.array(markers, np.int32), room, question, cuts)
 
     def clean(self, state: str) -> str:

@@ -60,6 +60,8 @@ class Pairs:
 
     rows: list[tuple[Ints, Ints]]
     options: int
+    state: Ints
+    """As far as it would fit beside no statement."""
     found: list[Floats] = field(default_factory=list)
 
     def following(self, budget: int) -> list[tuple[Ints, Ints]]:
@@ -73,6 +75,8 @@ class Pairs:
 
 
 class CrossEncoder(TorchModel):
+    gives_features = True
+
     def __init__(
         self, card: ModelCard, placement: Placement, network: Any, vocabulary: Vocabulary, frame: Frame, longest: int,
         labels: tuple[int, int], segmented: bool,
@@ -99,16 +103,17 @@ class CrossEncoder(TorchModel):
     def encode(self, prepared: list[EncodedQuestion], state: str) -> Encoded:
         # One room for all statements of a question: each must be weighed against the same text.
         rooms = [self._longest - self._frame.size - asked.longest for asked in prepared]
-        read = tokens(self.vocabulary, state, "state", max(rooms))
+        read = tokens(self.vocabulary, state, "state", self._longest - self._frame.size)
         ids = np.array(read.ids, np.int32)
         given, estimated = (read.cuts[0].given, read.cuts[0].estimated) if read.cuts else (len(ids), False)
         items, cuts = [], []
         for number, (asked, room) in enumerate(zip(prepared, rooms, strict=True)):
-            pairs = Pairs([self._pair(ids[:room], statement) for statement in asked.statements], asked.options)
+            pairs = Pairs([self._pair(ids[:room], statement) for statement in asked.statements], asked.options, ids)
             items.append(Item([number], pairs.cost(self.token_budget), pairs))
             short = (Cut("state", room, given, estimated),) if given > room else ()
             cuts.append((*short, *asked.cuts))
-        return Encoded(items, len(ids) + sum(len(text) for asked in prepared for text in asked.statements), cuts)
+        asks = sum(len(text) for asked in prepared for text in asked.statements)
+        return Encoded(items, min(len(ids), max(rooms)) + asks, cuts)
 
     def _pair(self, state: Ints, statement: Ints) -> tuple[Ints, Ints]:
         before, between, behind = self._frame.parts
@@ -123,8 +128,12 @@ class CrossEncoder(TorchModel):
         order = sorted(range(len(rows)), key=lambda number: len(rows[number][0]))
         found = torch.cat([self._labels([rows[number] for number in part]) for part in self._parts(rows, order)])
         wait = to_host(self.placement, found)
+        described = [item for item in items if item.wants_features and item.features is None]
+        pooled = to_host(self.placement, self._pool([item.payload.state for item in described])) if described else list
 
         def collect() -> Weights:
+            for item, vector in zip(described, pooled(), strict=True):
+                item.features = vector
             logits = np.empty((len(rows), 2), np.float32)
             logits[order] = wait()
             edges = np.cumsum([len(following) for following in of_items])[:-1]
@@ -154,6 +163,29 @@ class CrossEncoder(TorchModel):
 
     def _labels(self, rows: Sequence[tuple[Ints, Ints]]) -> Tensor:
         """For each pair, how much it follows and how much it does not: [pairs, 2]."""
+        logits = self._network(**self._padded(rows)).logits.float()
+        follows = logits[:, self._entails].clone()
+        if self._contradicts >= 0:
+            return torch.stack((follows, logits[:, self._contradicts]), dim=1)
+        logits[:, self._entails] = float("-inf")
+        return torch.stack((follows, logits.logsumexp(dim=1)), dim=1)
+
+    def _pool(self, states: Sequence[Ints]) -> Tensor:
+        """For each state, the mean of its tokens' last vectors. It is read once more, beside no statement: beside one,
+        its vectors would be of the statement too."""
+        nothing = np.array([], np.int32)
+        rows = [self._pair(state, nothing) for state in states]
+        order = sorted(range(len(rows)), key=lambda number: len(rows[number][0]))
+        found: dict[int, Tensor] = {}
+        for part in self._parts(rows, order):
+            inputs = self._padded([rows[number] for number in part])
+            vectors = self._network.base_model(**inputs).last_hidden_state.float()
+            mask = inputs["attention_mask"][:, :, None]
+            found |= zip(part, (vectors * mask).sum(1) / mask.sum(1), strict=True)
+        return torch.stack([found[number] for number in range(len(rows))])
+
+    def _padded(self, rows: Sequence[tuple[Ints, Ints]]) -> dict[str, Tensor]:
+        """Rows of which the last is the longest, as the network takes them."""
         longest = len(rows[-1][0])
         ids, mask, segments = (np.zeros((len(rows), longest), np.int32) for _ in range(3))
         for number, (row, of_parts) in enumerate(rows):
@@ -161,13 +193,7 @@ class CrossEncoder(TorchModel):
         names = ["input_ids", "attention_mask", *(["token_type_ids"] if self._segmented else [])]
         arrays = (ids, mask, segments)[: len(names)]
         moved = to_device(self.placement, *(array.ravel() for array in arrays))
-        inputs = {name: tensor.view(ids.shape) for name, tensor in zip(names, moved, strict=True)}
-        logits = self._network(**inputs).logits.float()
-        follows = logits[:, self._entails].clone()
-        if self._contradicts >= 0:
-            return torch.stack((follows, logits[:, self._contradicts]), dim=1)
-        logits[:, self._entails] = float("-inf")
-        return torch.stack((follows, logits.logsumexp(dim=1)), dim=1)
+        return {name: tensor.view(ids.shape) for name, tensor in zip(names, moved, strict=True)}
 
 
 def _shares(logits: Floats, options: int) -> list[float]:

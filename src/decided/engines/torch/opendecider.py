@@ -37,8 +37,7 @@ class OpenDecider(MarkerEncoder):
         self, card: ModelCard, placement: Placement, vocabulary: Vocabulary, encoder: Encoder, network: nn.Module,
         longest: int,
     ) -> None:  # fmt: skip
-        super().__init__(card, placement, vocabulary, encoder, network)
-        self._longest = longest
+        super().__init__(card, placement, vocabulary, encoder, network, longest)
         self._cls, self._sep, self._mask = (vocabulary.id_of(role) for role in ("cls_token", "sep_token", "mask_token"))
 
     def head(self, question: Question) -> Head:
@@ -50,7 +49,7 @@ class OpenDecider(MarkerEncoder):
             ids += [self._mask, *option.ids]
         ids.append(self._sep)
         cuts = about.cuts + join_cuts([option.cuts for option in options])
-        room = self._longest - len(ids) - 1
+        room = self.longest - len(ids) - 1
         return Head(np.array(ids, np.int32), np.array(markers, np.int32), room, question, cuts)
 
     def score(self, vectors: Tensor, batch: Packed) -> Tensor:
@@ -62,12 +61,12 @@ class OpenDecider(MarkerEncoder):
         by itself is cut, to three quarters of it."""
         texts = [f" {text}" for text in named_options(question)]
         asked = f"question: {instructions(question)}"
-        whole = self._longest
+        whole = self.longest
         about = tokens(self.vocabulary, asked, "instructions", whole)
         options = [tokens(self.vocabulary, text, "options", whole) for text in texts]
-        if _length(about, options) <= self._longest:
+        if _length(about, options) <= self.longest:
             return about, options
-        room = self._longest * 3 // 4 - _FRAME
+        room = self.longest * 3 // 4 - _FRAME
         about = tokens(self.vocabulary, asked, "instructions", max(8, room // 3))
         each = max(1, (room - len(about.ids)) // len(options) - 1)
         return about, [tokens(self.vocabulary, text, "options", each) for text in texts]
