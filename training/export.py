@@ -32,7 +32,7 @@ from onnx import TensorProto, helper
 
 from decided.engines.embedded.layout import INSTRUCTION_TOKENS, MAX_STATE_TOKENS, OPTION_TOKENS, WINDOW
 from training.architecture import POSITIONS, Architecture
-from training.calibrate import EDGES, Temperatures
+from training.calibrate import EDGES
 from training.weights import load
 
 CONTRIB = "com.microsoft"
@@ -358,7 +358,7 @@ def _place(files: dict[str, bytearray], array: Array) -> tuple[str, int]:
     return file, at
 
 
-def card(folder: Path, temperatures: Temperatures, parameters: int, about: dict[str, Any]) -> dict[str, Any]:
+def card(folder: Path, temperatures: dict[str, Any], parameters: int, about: dict[str, Any]) -> dict[str, Any]:
     files = (*GRAPHS, *sorted(path.name for path in folder.glob("*.bin")), "tokenizer.json")
     return {
         **about,

@@ -229,10 +229,11 @@ def finish(args: argparse.Namespace, net: Network, kernels: Kernels, packer: Pac
         if rows := chosen_rows(packer.archive, split, args.evaluate):
             found[name] = answer(net, kernels, packer, rows)
             save_answers(args.out / f"{args.name}.{name}.npz", found[name])
-    temperatures = fit(weighed(*(found.get(name, []) for name in ("held_out", "dev", "kept"))))
+    fitted = fit(weighed(*(found.get(name, []) for name in ("held_out", "dev", "kept"))))
+    temperatures = fitted.as_json()
     summary: dict[str, object] = {"args": {k: str(v) for k, v in vars(args).items()}, "temperatures": temperatures}
     for name, answers in found.items():
-        raw, scaled = report(answers), report(apply(answers, temperatures))
+        raw, scaled = report(answers), report(apply(answers, fitted))
         print(f"{args.name} {name:8} raw  {raw.line()}\n{args.name} {name:8} temp {scaled.line()}", flush=True)
         summary[name] = {"raw": raw._asdict(), "scaled": scaled._asdict()}
         if name == "dev":

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from decided.contract.types import Question, compact
+from decided.engines.embedded.calibration import Scale
 from decided.engines.embedded.model import Embedded
 from training.archive import DEV
 from training.batches import Packer, Shape
@@ -33,7 +34,7 @@ def served(model: Embedded, rows: Sequence[Row]) -> list[Floats]:
     out = []
     for row in rows:
         asked = model.prepare([msgspec.convert(row["question"], Question)])
-        encoded = model.encode([a._replace(temperature=1.0) for a in asked], compact(row["state"]))
+        encoded = model.encode([a._replace(scale=Scale()) for a in asked], compact(row["state"]))
         weights = np.asarray(model.run(encoded.items)[0][0])
         found = weights / weights.sum()
         out.append(found[::-1] if row["question"]["type"] == "noul" else found)

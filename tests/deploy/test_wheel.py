@@ -21,8 +21,14 @@ NOT_CODE = {
     "py.typed",
     *(f"weights/{name}" for name in ("NOTICE.txt", "card.json", "tokenizer.json", "weights.bin")),
     *(f"weights/{name}.onnx" for name in ("exact-question", "exact-state", "question", "state")),
-    *(f"web/page/{name}.css" for name in ("answers", "guide", "layout", "look", "parts", "questions", "table")),
-    *(f"web/page/{name}.js" for name in ("answers", "app", "checks", "code", "csv", "draft", "examples", "link")),
+    *(
+        f"web/page/{name}.css"
+        for name in ("answers", "evidence", "guide", "layout", "look", "parts", "questions", "table")
+    ),
+    *(
+        f"web/page/{name}.js"
+        for name in ("answers", "app", "checks", "code", "csv", "draft", "evidence", "examples", "link")
+    ),
     *(
         f"web/page/{name}.js"
         for name in ("parts", "preact", "questions", "request", "table", "text", "verdict", "wire")

@@ -22,16 +22,29 @@ def answers(task: str, scale: float, count: int = 400, seed: int = 1) -> list[An
 
 def test_a_temperature_undoes_what_makes_a_model_too_sure() -> None:
     found = fit(judged(answers("a", 3.0)))
-    assert found["choice"][bucket(3)] == pytest.approx(3.0, rel=0.3)
-    assert found["noul"] == [1.0] * 4  # nothing to go by
+    assert found.temperatures["choice"][bucket(3)] == pytest.approx(3.0, rel=0.3)
+    assert found.steepness["choice"] == 0
+    assert found.temperatures["noul"] == [1.0] * 4  # nothing to go by
     raw, scaled = report(answers("a", 3.0)), report(apply(answers("a", 3.0), found))
     assert scaled.calibration_error < raw.calibration_error
     assert scaled.micro == raw.micro
 
 
+def test_a_model_that_is_right_only_where_it_is_surest_becomes_steeper() -> None:
+    rng = np.random.default_rng(2)
+    margins = rng.uniform(0, 4, 20_000)
+    right = rng.random(len(margins)) < 1 / (1 + np.exp(-(margins**1.75) / 4))  # flat in the middle
+    rows = enumerate(zip(margins, right, strict=True))
+    found = [Answer(f"task {n % 100}", 2, np.array([m, 0.0]), int(not hit)) for n, (m, hit) in rows]
+    fitted = fit(judged(found))
+    assert fitted.steepness["noul"] == 0.75
+    assert fitted.temperatures["noul"][0] == pytest.approx(4, rel=0.1)
+    assert report(apply(found, fitted)).calibration_error < 0.02 < report(found).calibration_error
+
+
 def test_dev_tasks_weigh_more_than_held_out_ones() -> None:
     rows = weighed(answers("sibling", 1.0), answers("dev", 3.0), [])
-    assert fit(rows)["choice"][bucket(3)] > 2
+    assert fit(rows).temperatures["choice"][bucket(3)] > 2
     apart = left_out(rows, answers("dev", 3.0))
     assert report(apart).calibration_error > report(apply(answers("dev", 3.0), fit(rows))).calibration_error
 

@@ -13,7 +13,7 @@ import torch
 from training.architecture import POSITIONS, Architecture
 from training.archive import TRAIN, Archive
 from training.base import by_distance
-from training.batches import BLOCK, Draw, Packer, Shape, drawn, shares
+from training.batches import BLOCK, GROUPS, Draw, Packer, Shape, drawn, shares
 from training.evaluate import answer
 from training.network import Kernels, Network, log_softmax, restored, visible, who_sees
 from training.train import agrees, averaged, losses, pace, targets
@@ -128,7 +128,7 @@ def test_draws_keep_the_shares_and_come_back_only_in_turn(monkeypatch: pytest.Mo
     rows, share = shares(ROWS)
     assert np.array_equal(rows, ROWS.rows(TRAIN))
     by_hand = np.array([ROWS.tasks[t].startswith("everyday_") for t in ROWS.task])
-    assert share[by_hand].sum() == pytest.approx(0.14)
+    assert share[by_hand].sum() == pytest.approx(dict(GROUPS)["everyday_"])
     count = np.bincount([draw.row for draw in islice(drawn(ROWS, 1), 2000)], minlength=60)
     assert np.abs(count - share * 2000).max() <= 3
     workers = [[d.row for d in islice(drawn(ROWS, 1, w, 2), 500)] for w in range(2)]

@@ -23,6 +23,7 @@ from tokenizers import Tokenizer
 from decided.contract.types import Question, type_of
 from decided.engines import prompts
 from decided.engines.api import Cut, Encoded, Item, ModelCard, More
+from decided.engines.embedded.calibration import Scale, scaled
 from decided.engines.embedded.layout import (
     CLS,
     INSTRUCTION_TOKENS,
@@ -69,7 +70,7 @@ class EncodedQuestion(NamedTuple):
     part: Ints
     markers: Ints
     marked: NDArray[np.bool_]
-    temperature: float
+    scale: Scale
     order: list[int]
     cuts: tuple[Cut, ...]
 
@@ -130,6 +131,7 @@ class Embedded:
             weights=_digest(about),
         )
         self._temperatures: dict[str, list[float]] = about["temperatures"]
+        self._steepness: dict[str, float] = about["temperatures"].get("steepness", {})
         self._edges: list[int] = about["temperatures"]["option_count_edges"]
         self._vocabulary = Vocabulary(Tokenizer.from_file(str(folder / "tokenizer.json")), {})
         graphs = [folder / f"{'exact-' if exact else ''}{name}.onnx" for name in ("state", "question")]
@@ -195,7 +197,7 @@ class Embedded:
             np.array(part, np.int64),
             np.array(markers, np.int64),
             marked,
-            self._temperatures[kind][bucket],
+            Scale(self._temperatures[kind][bucket], self._steepness.get(kind, 0.0)),
             order,
             lead.cuts + prompts.join_cuts([text.cuts for text in texts]),
         )
@@ -318,9 +320,9 @@ def _packed(group: list[EncodedQuestion], state_tokens: int) -> dict[str, NDArra
 
 def _weights(logits: Floats, asked: EncodedQuestion) -> list[float]:
     """The weights of the options in the caller's order."""
-    scaled = logits.astype(np.float64) / asked.temperature
-    weights = np.empty(len(scaled))
-    weights[asked.order] = np.exp(scaled - scaled.max())
+    served = scaled(logits.astype(np.float64), asked.scale)
+    weights = np.empty(len(served))
+    weights[asked.order] = np.exp(served - served.max())
     return weights.tolist()
 
 
