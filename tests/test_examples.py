@@ -11,7 +11,7 @@ from tests.test_docs import ANSWERS, Block, parsed, place, run_curl
 
 SURE = 0.5
 RIGHT: dict[str, list[dict[str, Any]]] = {
-    "README.md": [{"topic": "delivery", "urgency": 2, "complaint": True}],
+    "README.md": [{"topic": "delivery", "urgency": 2, "late": True}],
     "api.md": [{"refund": right} for right in (True, True, False, True, False, True)],
     "moderation.md": [{"kind": "advertising", "harm": 2, "spam": True}],
     "reviews.md": [
