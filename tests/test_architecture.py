@@ -38,10 +38,10 @@ AT_HOME: dict[str, tuple[str, ...]] = {
     "prometheus_client": ("serving/metrics.py",),
     "zstandard": ("web/bodies.py",),
     "opentelemetry": ("web/spans.py",),
-    "threading": ("serving/worker.py", "engines/", "audit/log.py"),
+    "threading": ("serving/worker.py", "serving/sleepers.py", "engines/", "audit/log.py"),
 }
 _MACHINERY = {"asyncio", "threading", "time", "queue", "random"}
-PURE = {"fair_queue.py": _MACHINERY, "serving/admission.py": _MACHINERY}
+PURE = dict.fromkeys(("fair_queue.py", "serving/admission.py", "serving/reader.py", "serving/scheduler.py"), _MACHINERY)
 
 
 def place_of(path: Path) -> str:

@@ -80,6 +80,29 @@ def test_requests_of_many_clients_run_together_in_full_batches() -> None:
     assert sum(len(report.waits) for report in reports) == 51
 
 
+def test_a_lone_request_is_read_and_run_by_one_thread_and_what_comes_meanwhile_is_read_by_another() -> None:
+    model = GatedModel()
+    read, ran = [], []
+    encode, run_items = model.encode, model.run
+    model.encode = lambda *given: read.append(threading.get_ident()) or encode(*given)  # type: ignore[method-assign, func-returns-value]
+    model.run = lambda items: ran.append(threading.get_ident()) or run_items(items)  # type: ignore[method-assign, func-returns-value]
+
+    async def scenario(worker: Worker) -> None:
+        read.clear()
+        ran.clear()
+        first = busy(model, worker)
+        await until(lambda: len(model.ran) == 1)
+        assert read == ran
+        second = asyncio.ensure_future(worker.decide(["second"], THREE))
+        await until(lambda: len(read) == 2)
+        assert read[1] not in ran
+        model.gate.set()
+        await asyncio.gather(first, second)
+        assert ran == [read[0]] * 2, "a model has one thread to run on"
+
+    run(model, scenario)
+
+
 def test_a_state_is_read_once_however_many_questions() -> None:
     model = GatedModel()
 

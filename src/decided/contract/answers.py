@@ -30,14 +30,11 @@ class Mark(NamedTuple):
         return self.profile, decided, [key for key, share in zip(keys, shares, strict=True) if share >= min(floor, top)]
 
 
-_NO_FIELDS = ("", None, None)
-
-
 def answer(question: Question, weights: Sequence[float], truncated: bool = False, mark: Mark | None = None) -> Answer:
     """The typed answer to a question, from what an engine gave for its options, in their order."""
     keys = question.keys()
     shares = normalise(weights, len(keys))
-    more = _NO_FIELDS if mark is None else mark.fields(keys, shares)
+    more = () if mark is None else mark.fields(keys, shares)
     if isinstance(question, Noul):
         yes, no = shares
         return NoulAnswer(yes, {"true": yes, "false": no}, abs(2 * yes - 1), truncated, *more)
@@ -63,7 +60,7 @@ def normalise(weights: Sequence[float], options: int) -> list[float]:
     if len(values) != options or not 0 < total < math.inf or min(values) < 0:
         raise InferenceFailed(f"the model gave no distribution over {options} options")
     if abs(total - 1) < 1e-12:  # shares already, from another server of this protocol: no digit of them changes
-        return list(values)
+        return values
     return [value / total for value in values]
 
 

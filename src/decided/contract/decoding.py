@@ -6,6 +6,7 @@ Step two, `read_request` and `read_batch`: is that object a request we serve? If
 
 import json
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -30,13 +31,10 @@ UNSERVED_PARTS = frozenset({"assets", "images", "audio", "videos"})
 
 _TYPES: dict[str, type[Question]] = {"choice": Choice, "score": Score, "noul": Noul}
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
+_decode_questions: Callable[[bytes], dict[str, Question]] = msgspec.json.Decoder(dict[str, Question]).decode
 
-
-class _QuestionsOnly(msgspec.Struct):
-    questions: dict[str, Question]
-
-
-_decode_questions: Callable[[bytes], _QuestionsOnly] = msgspec.json.Decoder(_QuestionsOnly).decode
+_KEPT, _KEPT_BYTES = 256, 4096
+"""Of questions that were read before: how many sets are kept, and how large one may be."""
 
 
 def read_object(body: bytes) -> dict[str, Any]:
@@ -72,7 +70,7 @@ def read_request(body: bytes, max_options: int, explain: bool = False) -> Reques
         raise Invalid("the field 'state' is missing")
     state = read_state(fields["state"], "state")
     sent = [fields["state"]] if explain or fields.get("explain") is True else None
-    return Request([state], _read_questions(body, fields, max_options), sent)
+    return Request([state], _read_questions(fields, max_options), sent)
 
 
 def read_batch(body: bytes, max_options: int, explain: bool = False) -> Request:
@@ -85,7 +83,7 @@ def read_batch(body: bytes, max_options: int, explain: bool = False) -> Request:
         raise Invalid(f"too many states: {len(states)}, at most {MAX_STATES}")
     rendered = [read_state(state, f"states[{index}]") for index, state in enumerate(states)]
     sent = states if explain or fields.get("explain") is True else None
-    return Request(rendered, _read_questions(body, fields, max_options), sent)
+    return Request(rendered, _read_questions(fields, max_options), sent)
 
 
 def read_outcomes(body: bytes, _max_options: int = 0) -> OutcomesRequest:
@@ -104,7 +102,7 @@ def read_state(state: object, where: str = "state") -> str:
     return text
 
 
-def _read_questions(body: bytes, fields: dict[str, Any], max_options: int) -> dict[str, Question]:
+def _read_questions(fields: dict[str, Any], max_options: int) -> dict[str, Question]:
     _refuse_unserved_parts(fields)
     questions = fields.get("questions")
     if not isinstance(questions, dict):
@@ -114,13 +112,24 @@ def _read_questions(body: bytes, fields: dict[str, Any], max_options: int) -> di
         raise Invalid("the field 'questions' must hold at least one question")
     if len(questions) > MAX_QUESTIONS:
         raise Invalid(f"too many questions: {len(questions)}, at most {MAX_QUESTIONS}")
+    written = encode(questions)
+    read = _read_known if len(written) <= _KEPT_BYTES else _read_new
+    return read(written, max_options)
+
+
+def _read_new(written: bytes, max_options: int) -> dict[str, Question]:
+    values = _decode(written)
     try:
-        typed = _decode_questions(body).questions
+        questions = _decode_questions(written)
     except msgspec.ValidationError:  # one of them is wrong: look at each alone, to name it
-        typed = {name: _read_alone(name, value, max_options) for name, value in questions.items()}
-    for name, question in typed.items():
-        _check(name, question, questions[name], max_options)
-    return typed
+        questions = {name: _read_alone(name, value, max_options) for name, value in values.items()}
+    for name, question in questions.items():
+        _check(name, question, values[name], max_options)
+    return questions
+
+
+_read_known = lru_cache(_KEPT)(_read_new)
+"""Most clients ask the same questions of every state. What this gives is shared, and nobody changes it."""
 
 
 def _read_alone(name: str, value: object, max_options: int) -> Question:

@@ -143,6 +143,8 @@ class Scheduler:
 
     def _let_go(self, state: State) -> None:
         """Free the room of a state that is over, once nothing of it runs."""
+        if not state.encoded.room:
+            return
         room = self._room_of(state)
         if state.is_over and not state.running and state in room.inside:
             for following in room.leave(state):

@@ -1,11 +1,13 @@
-"""Threads make an Engine of a Model: one reads (tokenises), the others run pieces of work.
+"""Threads make an Engine of a Model: runners read (tokenise) what has arrived, and run it piece by piece.
 
-    event loop --jobs--> reader --states--> scheduler <--pieces-- runners --finished jobs--> event loop
+    event loop --jobs--> reader --states--> scheduler --pieces--> model --finished jobs--> event loop
                             ^------- room to read on -----------'
 
-The scheduler is plain data behind one lock, held for microseconds. A model that several threads may run gets a runner
-for each core, and one more for short pieces beside long ones. Any other has one runner, and batches form by themselves:
-what was read while one ran is there for the next. A failing batch is halved until the guilty item fails alone.
+Reader and scheduler are plain data behind one lock, held for microseconds. A model that several threads may run gets a
+runner for each core, and one more for short pieces beside long ones. Any other has one runner, and batches form by
+themselves: what was read while one ran is there for the next. A runner with nothing to run reads, and then runs what it
+has read, so that a lone request wakes a single thread; one more thread reads while all runners run. A failing batch is
+halved until the guilty item fails alone.
 """
 
 import asyncio
@@ -15,7 +17,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 from decided import tracing
@@ -23,16 +24,17 @@ from decided.contract.answers import is_distribution
 from decided.contract.types import Question
 from decided.engines.api import NOBODY, Caller, Emit, Model, More, Result, Verdict, is_parallel, overlaps
 from decided.errors import DeviceLost, InferenceFailed, ModelError, Unavailable
-from decided.fair_queue import ClientTurns
 from decided.serving.job import Job, Piece, State, StreamedJob
-from decided.serving.question_cache import QuestionCache
+from decided.serving.reader import Illegible, Reader
 from decided.serving.scheduler import Scheduler
-from decided.serving.sleepers import Sleepers
+from decided.serving.sleepers import CallingLock, Sleepers
 from decided.serving.warm_up import WARM_UP
 
 log = logging.getLogger("decided.serving.worker")
 
 _CLOSE_WAIT_S = 1.0
+_READ_FOR_S = 0.002
+"""How long a runner reads before it runs what it has read, where one batch takes all that is there."""
 
 
 class BatchReport(NamedTuple):
@@ -70,13 +72,13 @@ class Worker:
         self._on_batch: Callable[[BatchReport], None] = lambda report: None  # the warm-up is nobody's business
         self._jobs: set[Job] = set()
         self._arrived: list[Job] = []
-        self._reader_inbox: SimpleQueue[list[Job] | None] = SimpleQueue()
-        self._questions = QuestionCache(model)
         self._runners, room = (model.runners, model.room) if is_parallel(model) else (1, 0)
         self._parallel = is_parallel(model)
+        self._reader = Reader(model, model.token_budget * self._runners)
         self._scheduler = Scheduler(self._runners, room)
-        self._lock = threading.Lock()
-        self._idle, self._idle_beside = Sleepers(), Sleepers()
+        self._lock = CallingLock()
+        self._sleepers = [Sleepers(self._lock) for _ in range(3)]
+        self._idle, self._idle_beside, self._idle_reader = self._sleepers
         self._closing = False
         self._began: dict[int, float] = {}  # when each batch that runs did
         self._dead = False
@@ -141,8 +143,10 @@ class Worker:
             piece.item.stop()
 
     def _hand_over(self) -> None:
-        """All that arrived in one turn of the loop: the reader is woken once for them, not once for each."""
-        self._reader_inbox.put(self._arrived)
+        """All that arrived in one turn of the loop: a thread is woken once for them, not once for each."""
+        with self._lock:
+            self._reader.put(self._arrived)
+            self._wake_reader()
         self._arrived = []
 
     async def check(self) -> None:
@@ -156,58 +160,56 @@ class Worker:
         return sum(job.unbegun() for job in self._jobs)
 
     async def close(self) -> None:
-        self._reader_inbox.put(None)
         with self._lock:
             self._closing = True
-            self._idle.wake_all()
-            self._idle_beside.wake_all()
+            for sleepers in self._sleepers:
+                sleepers.wake_all()
         for thread in self._threads:
             await asyncio.to_thread(thread.join, _CLOSE_WAIT_S)
+        if not any(thread.is_alive() for thread in self._threads):
+            for sleepers in self._sleepers:
+                sleepers.close()
 
-    # --- the reader thread ---
+    # --- reading: the reader thread, and runners with nothing to run ---
 
     def _read_forever(self) -> None:
-        turns: ClientTurns[Job] = ClientTurns()  # one state each, or some questions
         while True:
-            for jobs in _drain(self._reader_inbox, block=not turns):
-                if jobs is None:
+            with self._lock:
+                if self._closing:
                     return
-                for job in jobs:
-                    if not job.has_turn:
-                        job.has_turn = True
-                        turns.push(job.lane.client, job)
-            job = turns.pop()
-            if self._may_read(job):
-                self._read(job)
-            job.has_turn = self._may_read(job)
-            if job.has_turn:
-                turns.push(job.lane.client, job)
+                reads = self._reader.take()
+                if not reads:
+                    self._idle_reader.enter()
+            if reads:
+                self._read()
+            else:
+                self._idle_reader.sleep()
 
-    def _may_read(self, job: Job) -> bool:
-        """Whether there is a state left to read, and not enough of the job read already."""
-        if job.abandoned or job.unread == len(job.states):
-            return False
-        return job.cost_read - job.cost_begun < self._model.token_budget * self._runners
+    def _read(self, is_runner: bool = False) -> None:
+        """Until there is nothing left; a runner only until it has something to run."""
+        until = time.perf_counter() + _READ_FOR_S
+        while True:
+            found = self._reader.turn()
+            with self._lock:
+                if isinstance(found, State):
+                    self._scheduler.add(found)
+                    if not is_runner:
+                        self._wake_one()
+                elif found is not None:
+                    self._refuse(found)
+                enough = is_runner and self._scheduler and (self._parallel or time.perf_counter() > until)
+                if enough or self._closing or not self._reader.has_more:
+                    self._reader.leave()
+                    return
 
-    def _read(self, job: Job) -> None:
-        """Some questions, or, when there are none left, a state."""
-        try:
-            if not self._questions.prepare(job):
-                return
-            encoded = job.encode_next(self._model)
-        except Exception as error:
-            with self._lock:
-                job.skip(job.unread, _failure("the model failed while reading", error))
-            self._on_loop(job.deliver)
-        else:
-            encoded.items[0].wants_features = job.features
-            state = State(job, job.unread, encoded)
-            with self._lock:
-                for item in encoded.items:
-                    job.cost_read += item.cost
-                self._scheduler.add(state)
-                self._wake_one()
-        job.unread += 1
+    def _refuse(self, found: Illegible) -> None:
+        found.job.skip(found.number, _failure("the model failed while reading", found.cause))
+        self._on_loop(found.job.deliver)
+
+    def _wake_reader(self) -> None:
+        """Whenever something may have become free to read. Under the lock."""
+        if self._reader.is_wanted and not self._idle.wake():
+            self._idle_reader.wake()
 
     # --- the runner threads ---
 
@@ -236,16 +238,25 @@ class Worker:
                 batch = self._take(beside)
                 if batch or not block:
                     return batch
-                idle.enter()
-            idle.sleep()
+                reads = not beside and self._reader.take()
+                if not reads:
+                    idle.enter()
+            if reads:
+                self._read(is_runner=True)
+            else:
+                idle.sleep()
 
     def _take(self, beside: bool) -> list[Piece]:
         if beside:
-            return self._scheduler.take_beside()
-        # Where cores work side by side, a piece each: more at a time would wait for one core while another is idle.
-        batch = self._scheduler.take(0 if self._parallel else self._model.token_budget)
+            batch = self._scheduler.take_beside()
+        else:
+            # Where cores work side by side, a piece each: more at a time would wait for one core while another is idle.
+            batch = self._scheduler.take(0 if self._parallel else self._model.token_budget)
         if batch:
             self._wake_one()
+            jobs = [piece.state.job for piece in batch]
+            self._reader.put([job for job in jobs if job.unread < len(job.states)])  # there is room to read on
+            self._wake_reader()
         return batch
 
     def _wake_one(self) -> None:
@@ -266,8 +277,6 @@ class Worker:
                 questions += len(piece.item.questions)
             if not job.has_begun:
                 waits.append(job.begin(began))
-            if job.unread < len(job.states):
-                self._reader_inbox.put([job])  # there is room to read on
         self._began[id(batch)] = began
         report = BatchReport(questions, cost / self._model.token_budget, waits)
         return Started(batch, self._launch(batch), report)
@@ -379,11 +388,3 @@ def _failure(reason: str, cause: Exception | None) -> InferenceFailed:
 
 def _throw(error: Exception) -> Sequence[Result]:
     raise error
-
-
-def _drain(inbox: "SimpleQueue[list[Job] | None]", block: bool) -> list[list[Job] | None]:
-    """All messages there are; with `block`, at least one."""
-    messages = [inbox.get()] if block else []
-    while not inbox.empty():  # nobody else takes from it
-        messages.append(inbox.get_nowait())
-    return messages
