@@ -22,8 +22,8 @@ TABLES = {"position.table": "position", "segment.table": "segment", "relative.ta
 
 
 def arrays_of(folder: Path) -> dict[str, npt.NDArray[Any]]:
-    """All constants of the question graph in float32, which has every layer."""
-    model = onnx.load(str(folder / "exact-question.onnx"), load_external_data=False)
+    """All constants of the graph in float32."""
+    model = onnx.load(str(folder / "exact.onnx"), load_external_data=False)
     external_data_helper.load_external_data_for_model(model, str(folder))
     return {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
 

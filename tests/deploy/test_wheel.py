@@ -20,7 +20,7 @@ PACKAGE = ROOT / "src" / "decided"
 NOT_CODE = {
     "py.typed",
     *(f"weights/{name}" for name in ("NOTICE.txt", "card.json", "tokenizer.json", "weights.bin")),
-    *(f"weights/{name}.onnx" for name in ("exact-question", "exact-state", "question", "state")),
+    *(f"weights/{name}.onnx" for name in ("exact", "model")),
     *(
         f"web/page/{name}.css"
         for name in ("answers", "evidence", "guide", "layout", "look", "parts", "questions", "table")

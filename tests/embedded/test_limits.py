@@ -75,7 +75,7 @@ def test_256_options_of_many_words_are_all_read_and_the_cut_is_told(model: Embed
     assert answer.argmax() == 77
 
 
-@pytest.mark.parametrize("name", ["weights.bin", "state.onnx", "tokenizer.json"])
+@pytest.mark.parametrize("name", ["weights.bin", "model.onnx", "tokenizer.json"])
 def test_a_damaged_file_is_refused_by_its_name(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "weights"
     shutil.copytree(WEIGHTS, folder)

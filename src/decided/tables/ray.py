@@ -145,6 +145,7 @@ async def open_on_cluster(settings: Settings, server: str | None, api_key: str |
     if importlib.util.find_spec("ray") is None:
         raise InputError(f"--ray needs Ray: {install_command('ray')}")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns of a change to come
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else a cluster started here reports to its maker
     if address != _LOCAL:
         os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")  # of half a minute each, if `auto` finds a dead one
     import ray

@@ -35,6 +35,7 @@ from decided.engines.embedded.layout import (
     windows,
 )
 from decided.engines.embedded.prompt import render
+from decided.engines.embedded.sessions import sessions
 from decided.engines.embedded.weights import locate
 from decided.engines.tokenizer import Vocabulary
 from decided.errors import ModelError
@@ -112,8 +113,8 @@ class Asking:
 
 
 class Embedded:
-    """Two graphs, one tokenizer, one set of temperatures. As many threads as there are cores may run it at a time, one
-    core each; a run that begins while no other is under way has all cores."""
+    """A graph, a tokenizer, a set of temperatures. As many threads as there are cores may run it at a time, one core
+    each; a run that begins while no other is under way has all cores."""
 
     token_budget = 128
     room = _ROOM
@@ -134,17 +135,17 @@ class Embedded:
         self._steepness: dict[str, float] = about["temperatures"].get("steepness", {})
         self._edges: list[int] = about["temperatures"]["option_count_edges"]
         self._vocabulary = Vocabulary(Tokenizer.from_file(str(folder / "tokenizer.json")), {})
-        graphs = [folder / f"{'exact-' if exact else ''}{name}.onnx" for name in ("state", "question")]
+        graph = folder / ("exact.onnx" if exact else "model.onnx")
         self.runners = threads
-        self._narrow = [_session(path, 1) for path in graphs]
-        self._wide = [_session(path, threads) for path in graphs] if threads > 1 else self._narrow
-        # Attention with a bias by the distance of two tokens has to know where those of the state are.
-        self._by_distance = any(each.name == "state_position" for each in self._narrow[1].get_inputs())
-        kept = self._narrow[0].get_outputs()
+        self._narrow, self._wide = sessions(graph, threads)
+        kept = [each for each in self._narrow.get_inputs() if each.name.startswith(("key", "value"))]
         self._cached = [each.name for each in kept]
         values = [name for name in self._cached if name.startswith("value")]
         self._pooled = values[2 * len(values) // 3 - 1]  # layers in the middle teach more than the last one
-        self._bytes_per_token = sum(4 * math.prod(size for size in each.shape if size != "tokens") for each in kept)
+        self._bytes_per_token = sum(4 * math.prod(_sizes(each, 1)) for each in kept)
+        self._no_questions = {each.name: _nothing(each) for each in self._narrow.get_inputs()}
+        # Attention with a bias by the distance of two tokens has to know where those of the state are.
+        self._by_distance = "state_position" in self._no_questions
         self._running = 0
         self._lock = threading.Lock()
 
@@ -162,9 +163,9 @@ class Embedded:
     def run(self, items: Sequence[Item]) -> list[list[list[float]] | More]:
         with self._lock:
             self._running += 1
-            sessions = self._wide if self._running == 1 else self._narrow
+            session = self._wide if self._running == 1 else self._narrow
         try:
-            return [self._go_on(item, *sessions) for item in items]
+            return [self._go_on(item, session) for item in items]
         finally:
             with self._lock:
                 self._running -= 1
@@ -202,11 +203,11 @@ class Embedded:
             lead.cuts + prompts.join_cuts([text.cuts for text in texts]),
         )
 
-    def _go_on(self, item: Item, of_state: Any, of_questions: Any) -> list[list[float]] | More:
+    def _go_on(self, item: Item, session: Any) -> list[list[float]] | More:
         """One run. What it found is kept at its end alone, so a run that failed can be tried again."""
         asking: Asking = item.payload
         if asking.read < len(asking.windows):
-            self._read_window(asking, of_state)
+            self._read_window(asking, session)
             if len(asking.windows) > 1:
                 return More(asking.cost)
         if item.wants_features and item.features is None:
@@ -215,7 +216,7 @@ class Embedded:
         feed = {**_packed(group, asking.keys), **asking.cached}
         if self._by_distance:
             feed["state_position"] = np.concatenate([np.arange(length + 2) for _, length in asking.windows])
-        logits = of_questions.run(["logits"], feed, asking.options)[0]
+        logits = session.run(["logits"], feed, asking.options)[0]
         ends = np.cumsum([len(asked.markers) for asked in group])[:-1]
         asking.answers += [_weights(part, asked) for part, asked in zip(np.split(logits, ends), group, strict=True)]
         asking.answered += 1
@@ -228,8 +229,10 @@ class Embedded:
         """Keys and values of every layer for one window, beside those of the windows before it."""
         start, length = asking.windows[asking.read]
         ids = np.array([CLS, *asking.ids[start : start + length], SEP], np.int64)
-        feed = {"ids": ids, "position": np.arange(len(ids)), "segment": np.zeros(len(ids), np.int64)}
-        found = dict(zip(self._cached, session.run(self._cached, feed, asking.options), strict=True))
+        window = {"ids": ids, "position": np.arange(len(ids)), "segment": np.zeros(len(ids), np.int64)}
+        feed = {**self._no_questions, **window, "alone": np.array(True)}
+        new = session.run([f"new_{name}" for name in self._cached], feed, asking.options)
+        found = dict(zip(self._cached, new, strict=True))
         if len(asking.windows) == 1:
             asking.cached = found
         else:
@@ -307,6 +310,7 @@ def _packed(group: list[EncodedQuestion], state_tokens: int) -> dict[str, NDArra
         "ids": np.concatenate([asked.ids for asked in group]),
         "position": np.concatenate([asked.position for asked in group]),
         "segment": np.ones(starts[-1], np.int64),
+        "alone": np.array(False),
         "grid": grid,
         "seen": seen,
         "cell": np.concatenate([r * places + np.arange(len(asks)) for r, (_, asks, _) in enumerate(rows)]),
@@ -338,14 +342,14 @@ def _check(folder: Path, digests: dict[str, str]) -> None:
             raise ModelError(f"the embedded model's file {name} is damaged: its SHA-256 is not the one on the card")
 
 
-def _session(path: Path, threads: int) -> Any:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    # Threads that spin while they wait cost more than they gain on a shared machine.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.log_severity_level = 3
-    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+def _sizes(of: Any, unknown: int) -> list[int]:
+    """The shape of an input, where a size that depends on the request is so many."""
+    return [size if isinstance(size, int) else unknown for size in of.shape]
+
+
+def _nothing(of: Any) -> NDArray[Any]:
+    """An input that has no part in a run."""
+    return np.zeros(_sizes(of, 0), {"tensor(float)": np.float32, "tensor(bool)": np.bool_}.get(of.type, np.int64))
 
 
 def load(name: str, settings: Settings) -> Embedded:
