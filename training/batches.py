@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from decided.engines.embedded.layout import CLS, MARK, SEP, windows
+from decided.engines.embedded.layout import CLS, MARK, SEP, WINDOW, windows
 from training.archive import HAND_WRITTEN, TRAIN, Archive, Ints
 
 BLOCK = 128  # granularity of the sparse attention
@@ -35,10 +35,12 @@ Floats = npt.NDArray[np.float64]
 
 
 class Draw(NamedTuple):
-    """One row to train on, and which of its options to show (None: all)."""
+    """One row to train on, which of its options to show (None: all), and the row whose state to show in place of its
+    own (None: its own). To a question about another row's state only a teacher has an answer."""
 
     row: int
     keep: Ints | None
+    stranger: int | None = None
 
 
 @dataclass(frozen=True)
@@ -64,15 +66,19 @@ class Packer:
         linked = archive.lengths[archive.links]
         total = np.concatenate([[0], np.cumsum(linked)])
         first, options = archive.first, archive.options
-        extra = 2 * np.maximum(1, -(-linked[first] // 510)) + 2 + options
-        self.cost: Ints = total[first + 2 + options] - total[first] + extra
+        framed = 2 * np.maximum(1, -(-linked[first] // WINDOW))
+        self.state_cost: Ints = linked[first] + framed
+        self.cost: Ints = total[first + 2 + options] - total[first] + framed + 2 + options
 
     def cost_of(self, draw: Draw) -> int:
-        if draw.keep is None:
-            return int(self.cost[draw.row])
         a, r = self.archive, draw.row
-        lengths = a.lengths[a.links[a.first[r] + 2 : a.first[r] + 2 + a.options[r]]]
-        return int(self.cost[r] - (len(lengths) + lengths.sum()) + (len(draw.keep) + lengths[draw.keep].sum()))
+        cost = self.cost[r]
+        if draw.stranger is not None:
+            cost += self.state_cost[draw.stranger] - self.state_cost[r]
+        if draw.keep is not None:
+            lengths = a.lengths[a.links[a.first[r] + 2 : a.first[r] + 2 + a.options[r]]]
+            cost += len(draw.keep) + lengths[draw.keep].sum() - (len(lengths) + lengths.sum())
+        return int(cost)
 
     def groups(self, draws: Iterator[Draw]) -> Iterator[list[Draw]]:
         """Consecutive draws that fit one batch together. A row that no batch can hold is left out."""
@@ -97,8 +103,10 @@ class Packer:
         mark_piece: list[int] = []
         mark_row: list[int] = []
         gold: list[int] = []
-        for doc, (r, keep) in enumerate(draws):
-            links = a.links[a.first[r] : a.first[r] + 2 + a.options[r]]
+        for doc, (r, keep, stranger) in enumerate(draws):
+            links = a.links[a.first[r] : a.first[r] + 2 + a.options[r]].copy()
+            if stranger is not None:
+                links[0] = a.links[a.first[stranger]]
             starts, lengths = a.starts[links].tolist(), a.lengths[links].tolist()
             for w, (offset, size) in enumerate(windows(lengths[0]), 1):
                 pieces += [(special, 1, 0, 0, -w, doc), (starts[0] + offset, size, 1, 0, -w, doc),
@@ -115,9 +123,9 @@ class Packer:
                 pieces += [(special + 2, 1, size + 2, 1, part, doc),
                            (starts[option + 2], lengths[option + 2], size + 3, 1, part, doc)]  # fmt: skip
         table = np.array(pieces, np.int64)
-        return self._tensors(table, np.array(mark_piece), np.array(mark_row), np.array(gold), [d.row for d in draws])
+        return self._tensors(table, np.array(mark_piece), np.array(mark_row), np.array(gold), draws)
 
-    def _tensors(self, table: Ints, mark_piece: Ints, mark_row: Ints, gold: Ints, rows: list[int]) -> Batch:
+    def _tensors(self, table: Ints, mark_piece: Ints, mark_row: Ints, gold: Ints, draws: list[Draw]) -> Batch:
         shape, (source, length, position, segment, part, doc) = self.shape, table.T
         ends = np.cumsum(length)
         begins, used = ends - length, int(ends[-1])
@@ -145,20 +153,23 @@ class Packer:
             "near": torch.from_numpy(near),
             "full": torch.from_numpy(full),
             "used": torch.tensor(used),
-            **self._by_row(begins[mark_piece], mark_row, gold, rows),
+            **self._by_row(begins[mark_piece], mark_row, gold, draws),
         }
 
-    def _by_row(self, mark_at: Ints, mark_row: Ints, gold: Ints, rows: list[int]) -> Batch:
-        shape, archive, count, markers = self.shape, self.archive, len(rows), len(mark_row)
+    def _by_row(self, mark_at: Ints, mark_row: Ints, gold: Ints, draws: list[Draw]) -> Batch:
+        shape, archive, count, markers = self.shape, self.archive, len(draws), len(mark_row)
+        rows = [draw.row for draw in draws]
         at, of = np.zeros(shape.markers, np.int64), np.full(shape.markers, shape.rows - 1, np.int64)
         at[:markers], of[:markers] = mark_at, mark_row
         options = np.bincount(mark_row, minlength=count)
-        row = {name: np.zeros(shape.rows, np.int64) for name in ("gold", "options", "kind", "first", "index", "clean")}
+        names = ("gold", "options", "kind", "first", "index", "clean", "strange")
+        row = {name: np.zeros(shape.rows, np.int64) for name in names}
         row["options"][:] = 1
         row["gold"][:count], row["options"][:count] = gold, options
         row["first"][:count] = np.cumsum(options) - options
         row["kind"][:count], row["index"][:count] = archive.kind[rows], rows
         row["clean"][:count] = self.clean[archive.task[rows]]
+        row["strange"][:count] = [draw.stranger is not None for draw in draws]
         row["index"][count:] = -1
         found = {f"row_{name}": torch.from_numpy(values) for name, values in row.items()}
         return {"mark_at": torch.from_numpy(at), "mark_row": torch.from_numpy(of), **found}
@@ -206,8 +217,9 @@ def shares(archive: Archive, alpha: float = 0.5) -> tuple[Ints, Floats]:
     return rows, share / share.sum()
 
 
-def drawn(archive: Archive, seed: int, worker: int = 0, workers: int = 1) -> Iterator[Draw]:
-    """Draws without end, for one of several workers. A row comes again only when its turn has come, not by chance."""
+def drawn(archive: Archive, seed: int, worker: int = 0, workers: int = 1, strange: float = 0.0) -> Iterator[Draw]:
+    """Draws without end, for one of several workers. A row comes again only when its turn has come, not by chance. So
+    many of the questions are asked about the state of some other row."""
     rows, share = shares(archive)
     start = np.random.default_rng(seed).random(len(rows))
     expected = share * CHUNK
@@ -217,7 +229,9 @@ def drawn(archive: Archive, seed: int, worker: int = 0, workers: int = 1) -> Ite
         some = np.repeat(rows, times.astype(np.int64))
         rng.shuffle(some)
         own = np.random.default_rng((seed, chunk, worker))
-        yield from (_draw(archive, int(r), own) for r in some[worker::workers])
+        for r in some[worker::workers]:
+            draw = _draw(archive, int(r), own)
+            yield draw._replace(stranger=int(own.choice(some))) if own.random() < strange else draw
 
 
 def _draw(archive: Archive, row: int, rng: np.random.Generator) -> Draw:

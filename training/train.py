@@ -30,14 +30,14 @@ TOLERANCE = 0.03  # of the compiled attention against the plain one, in bfloat16
 class Stream(IterableDataset[Batch]):
     """Batches packed in worker processes, ahead of the GPU."""
 
-    def __init__(self, packer: Packer, seed: int) -> None:
-        self.packer, self.seed = packer, seed
+    def __init__(self, packer: Packer, seed: int, strange: float) -> None:
+        self.packer, self.seed, self.strange = packer, seed, strange
 
     def __iter__(self) -> Iterator[Batch]:
         torch.set_num_threads(1)
         info = get_worker_info()
         number, workers = (info.id, info.num_workers) if info else (0, 1)
-        draws = drawn(self.packer.archive, self.seed, number, workers)
+        draws = drawn(self.packer.archive, self.seed, number, workers, self.strange)
         return map(self.packer.pack, self.packer.groups(draws))
 
 
@@ -66,20 +66,22 @@ def losses(
 
     The cross-entropy of a score is joined by the squared distance between the cumulative distributions, so that a near
     miss costs less than a far one. With a teacher's log-probabilities (`taught`) the target is a mixture of the label
-    and what the teacher says: labels are noisy, and it has seen the others.
+    and what the teacher says: labels are noisy, and it has seen the others. Where the state is a stranger's there is no
+    label, and the teacher alone is right.
     """
-    row, valid = batch["mark_row"], batch["row_index"] >= 0
+    row, valid, strange = batch["mark_row"], batch["row_index"] >= 0, batch["row_strange"].bool()
     rows, options = valid.shape[0], batch["row_options"].float()
     log_p = log_softmax(logits, batch)
     if taught is not None:
-        target = (1 - trust) * target + trust * taught.exp()
+        trusted = torch.where(strange, 1.0, trust)[row]
+        target = (1 - trusted) * target + trusted * taught.exp()
     loss = -torch.zeros(rows, device=logits.device).index_add(0, row, target * log_p)
     if ordinal:
         gap = (log_p.exp() - target).double().cumsum(0)  # each row's differences add up to nothing
         distance = torch.zeros(rows, device=logits.device).index_add(0, row, gap.square().float())
         loss = loss + ordinal * torch.where(batch["row_kind"] == SCORE, distance / (options - 1).clamp(min=1) * 2, 0.0)
-    plain, total = -log_p[batch["row_gold"]], valid.sum()
-    return (loss * valid).sum() / total, ((plain * valid).sum() / total).detach()
+    plain, labelled = -log_p[batch["row_gold"]], valid & ~strange
+    return (loss * valid).sum() / valid.sum(), ((plain * labelled).sum() / labelled.sum().clamp(min=1)).detach()
 
 
 def groups(net: Network, rate: float, decay: float) -> list[dict[str, object]]:
@@ -171,8 +173,9 @@ def train(args: argparse.Namespace) -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     ahead = 4 if args.workers else None
     stream = DataLoader(
-        Stream(packer, args.order or args.seed), None, num_workers=args.workers, prefetch_factor=ahead, pin_memory=cuda
-    )
+        Stream(packer, args.order or args.seed, args.strange if teacher else 0.0),
+        batch_size=None, num_workers=args.workers, prefetch_factor=ahead, pin_memory=cuda,
+    )  # fmt: skip
     batches = iter(stream)
     kernels = working_kernels(net, device, shape, next(batches))
     print(f"{args.name}: {args.tokens} tokens a step, ready", flush=True)
@@ -266,6 +269,9 @@ def main() -> None:
     parser.add_argument("--average", type=float, default=0.998, help="decay of the weights' moving average")
     parser.add_argument("--teacher", type=Path, help="weights of an earlier run whose answers are learnt as well")
     parser.add_argument("--trust", type=float, default=0.5, help="weight of the teacher's answers")
+    parser.add_argument(
+        "--strange", type=float, default=0.2, help="with a teacher: questions about another row's state"
+    )
     parser.add_argument("--workers", type=int, default=10)
     parser.add_argument("--log", type=float, default=15, help="seconds between lines of the log")
     parser.add_argument("--save", type=float, default=120, help="seconds between saved weights")

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from decided.contract.types import Question, compact
+from decided.engines.api import More
 from decided.engines.embedded.calibration import Scale
 from decided.engines.embedded.model import Embedded
 from training.archive import DEV
@@ -35,9 +36,12 @@ def served(model: Embedded, rows: Sequence[Row]) -> list[Floats]:
     for row in rows:
         asked = model.prepare([msgspec.convert(row["question"], Question)])
         encoded = model.encode([a._replace(scale=Scale()) for a in asked], compact(row["state"]))
-        weights = np.asarray(model.run(encoded.items)[0][0])
-        found = weights / weights.sum()
-        out.append(found[::-1] if row["question"]["type"] == "noul" else found)
+        found = model.run(encoded.items)[0]
+        while isinstance(found, More):
+            found = model.run(encoded.items)[0]
+        weights = np.asarray(found[0])
+        shares = weights / weights.sum()
+        out.append(shares[::-1] if row["question"]["type"] == "noul" else shares)
     return out
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
-pytest.importorskip("onnx", reason="onnx is not installed")
 
 import torch
 

@@ -1,5 +1,7 @@
 """The network that is trained: who sees whom, what is drawn, what is learnt."""
 
+import math
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -140,6 +142,35 @@ def test_a_cut_list_keeps_the_right_option() -> None:
         if draw.keep is not None:
             assert ROWS.gold[draw.row] in draw.keep
             assert 2 <= len(draw.keep) < ROWS.options[draw.row]
+
+
+def test_some_questions_are_asked_about_strangers_and_cost_what_they_take() -> None:
+    draws = list(islice(drawn(ROWS, 3, strange=0.5), 400))
+    strange = [draw for draw in draws if draw.stranger is not None]
+    assert 150 < len(strange) < 250
+    for draw in strange[:40]:
+        batch = PACKER.pack([draw])
+        assert int(batch["used"]) == PACKER.cost_of(draw)
+        assert batch["row_strange"].tolist()[0] == 1
+        assert draw.stranger is not None
+        state = ROWS.links[ROWS.first[draw.stranger]]
+        first = ROWS.tokens[ROWS.starts[state] : ROWS.starts[state] + ROWS.lengths[state]][:20]
+        assert batch["ids"][1 : 1 + len(first)].tolist() == first.tolist()
+
+
+def test_about_a_stranger_the_teacher_alone_is_right_and_may_be_another_network() -> None:
+    kernels, teacher = Kernels(CPU, SHAPE), Network(replace(TINY, hidden=48, inner=96, relative=False)).eval()
+    for stranger, trusted in ((None, 0.25), (5, 1.0)):
+        batch = kernels.load(PACKER.pack([Draw(3, None, stranger)]))
+        wanted = targets(batch, (0.0, 0.0), (0.0, 0.0))
+        with torch.no_grad():
+            taught = log_softmax(teacher(batch, kernels), batch)
+        logits = torch.zeros(SHAPE.markers)
+        loss, plain = losses(logits, batch, wanted, 0.0, taught, 0.25)
+        options = int(batch["row_options"][0])
+        mixed = (1 - trusted) * wanted[:options] + trusted * taught.exp()[:options]
+        assert float(loss) == pytest.approx(float((mixed * math.log(options)).sum()), abs=1e-4)
+        assert (float(plain) == 0) == (trusted == 1.0)
 
 
 def test_targets_are_probabilities_that_lean_to_the_neighbours_of_a_level() -> None:
