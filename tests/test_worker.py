@@ -88,6 +88,7 @@ def test_a_lone_request_is_read_and_run_by_one_thread_and_what_comes_meanwhile_i
     model.run = lambda items: ran.append(threading.get_ident()) or run_items(items)  # type: ignore[method-assign, func-returns-value]
 
     async def scenario(worker: Worker) -> None:
+        await until(lambda: worker._idle._number == 1)  # it has slept since the warm-up
         read.clear()
         ran.clear()
         first = busy(model, worker)

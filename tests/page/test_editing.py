@@ -231,6 +231,7 @@ def test_all_of_it_by_keyboard(playground: Playground) -> None:
     tab_to(card.get_by_role("radio", name="Options"))
     tab_to(card.get_by_label("Option 4", exact=True))
     page.keyboard.press("Enter")
+    expect(focused).to_have_value("")
     expect(focused).to_have_attribute("placeholder", "option")
     page.keyboard.type("colour")
     page.keyboard.press("Alt+ArrowUp")

@@ -15,7 +15,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -100,10 +100,10 @@ class Worker:
             raise ModelError(f"the model {self.card.name!r} failed its warm-up: {error.__cause__ or error}") from error
         self._on_batch = self._listener
 
-    async def decide(
+    def decide(
         self, states: Sequence[str], questions: Sequence[Question], features: bool = False, *, caller: Caller = NOBODY
-    ) -> list[Verdict]:
-        return await self._work_off(Job(states, questions, self._loop.create_future(), caller.client), features)
+    ) -> Coroutine[Any, Any, list[Verdict]]:
+        return self._work_off(Job(states, questions, self._loop.create_future(), caller.client), features)
 
     async def decide_each(
         self,

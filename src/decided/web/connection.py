@@ -151,11 +151,7 @@ class Connection(asyncio.Protocol):
         self._closing = self._closing or request.last
         self._body_wanted, self._drained_bytes = False, 0
         self.idle_since = None
-        if self._parser.has_whole_body:  # nothing to invite, nothing to wait for
-            request.feed(self._parser.body())
-        if self._parser.ended:
-            request.end()
-        else:
+        if not request.ended:
             request.invite_body = self._invite_body
         self._task = self._registry.loop.create_task(self._serve(request))
 
@@ -199,6 +195,9 @@ class Connection(asyncio.Protocol):
                 pass
             elif self._broken:
                 self._hang_up()
+            elif request.ended and not self._parser.unread and not self._closing:  # the usual case
+                self._rest()
+                self._request = None
             else:
                 self._rest()
                 self._body_wanted = True  # to be dropped

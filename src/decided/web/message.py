@@ -111,6 +111,10 @@ class HttpRequest:
         self.ended = True
         self._wake()
 
+    def complete(self, body: bytes) -> None:
+        """All of the body is there, before anyone has asked for it."""
+        self._body, self.ended = body, True
+
     def break_off(self, error: DecidedError) -> None:
         """The rest of the body cannot be read."""
         self._error = error

@@ -52,7 +52,7 @@ class RequestParser:
         self.unread = self.unread + data if self.unread else data
 
     def head(self) -> HttpRequest | None:
-        """The next request, once its whole head is there."""
+        """The next request, once its whole head is there; with its body, if that has come with it."""
         unread = self.unread
         if not unread:
             return None
@@ -67,12 +67,10 @@ class RequestParser:
             return None
         end += len(_BLANK)
         self.unread = unread[end:]
-        return self._request(unread[:end])
-
-    @property
-    def has_whole_body(self) -> bool:
-        """Whether all of a body of known length has come with its head."""
-        return self._llhttp is None and self._left <= len(self.unread)
+        request = self._request(unread[:end])
+        if self._llhttp is None and self._left <= len(self.unread):
+            request.complete(self.body())
+        return request
 
     def body(self) -> bytes:
         """What has come of the body of that request since the last call. At the end of it, `ended` is true."""
