@@ -135,7 +135,7 @@ class App:
 
     async def _read(self, request: HttpRequest, read: Callable[[bytes, int], T]) -> T:
         encoding = request.headers.get(b"content-encoding", b"")
-        if request.declares_more_than(self._max_body_bytes):
+        if not request.ended and request.declares_more_than(self._max_body_bytes):
             raise BodyTooLarge(self._max_body_bytes)
         received = await request.body(self._max_body_bytes)
         bodies.check_encoding(request.headers.get(b"content-type", b""), encoding)
