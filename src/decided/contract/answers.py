@@ -7,6 +7,7 @@ numbers that are sent, so an answer never contradicts its own probabilities.
 import math
 from collections.abc import Sequence
 from functools import cache
+from operator import mul
 from typing import NamedTuple
 
 from decided.contract.types import Answer, Choice, ChoiceAnswer, Noul, NoulAnswer, Question, ScoreAnswer
@@ -72,13 +73,17 @@ def peak_confidence(top: float, options: int) -> float:
 def expectation(shares: Sequence[float], level: int) -> tuple[float, float]:
     """The expected level, and how tightly the probabilities gather around the most likely one: a confidence in which
     near misses cost less than far ones."""
-    if len(shares) == 1:
+    levels = len(shares)
+    if levels == 1:
         return 0.0, 1.0
-    score = spread = 0.0
-    for index, share in enumerate(shares):
-        score += index * share
-        spread += share * abs(index - level)
-    return min(score, len(shares) - 1.0), max(0.0, 1 - spread / _uniform_spread(len(shares)))
+    score = math.fsum(map(mul, range(levels), shares))
+    spread = math.fsum(map(mul, _distances(levels, level), shares))
+    return min(score, levels - 1.0), max(0.0, 1 - spread / _uniform_spread(levels))
+
+
+@cache
+def _distances(levels: int, level: int) -> tuple[int, ...]:
+    return tuple(abs(index - level) for index in range(levels))
 
 
 @cache

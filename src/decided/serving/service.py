@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from msgspec import structs
-
 from decided.audit.line import Decision
 from decided.audit.log import AuditLog
 from decided.contract.answers import Mark, answer, normalise
@@ -154,7 +152,8 @@ class Service:
             removals = Removals(request.states, request.sent)
             return removals.fold(await self._ask(request._replace(states=removals, sent=None), caller))
         questions = list(request.questions.values())
-        if self._wants_features(questions) and gives_features(self.engine):
+        is_plain = self.ledger is None and self.profiles is None
+        if not is_plain and self._wants_features(questions) and gives_features(self.engine):
             return await self.engine.decide(request.states, questions, features=True, caller=caller)
         return await self.engine.decide(request.states, questions, caller=caller)
 
@@ -198,33 +197,41 @@ class Service:
             yield self.response(outcome.questions, verdict)
 
     def response(self, questions: dict[str, Question], verdict: Verdict) -> SingleResponse:
-        response = self._response(questions, verdict)
-        if not isinstance(verdict, ExplainedVerdict):
-            return response
-        removals = [(part, self._given(questions, without)[0]) for part, without in verdict.removals]
-        return structs.replace(response, answers=explain(response.answers, removals))
-
-    def _response(self, questions: dict[str, Question], verdict: Verdict) -> SingleResponse:
-        usage = Usage(verdict.input_tokens, verdict.output_tokens)
-        model = self.engine.card.name
         given, marks = self._given(questions, verdict)
-        if not any(verdict.cuts) and marks is None:
+        if marks is None and not any(verdict.cuts):
+            warnings: list[str] = []
             answers: dict[str, Answer] = {
                 name: answer(question, weights)
                 for (name, question), weights in zip(questions.items(), given, strict=True)
             }
-            return SingleResponse(model, answers, usage)
-        answers, warnings = {}, []
+        else:
+            answers, warnings = self._marked(questions, verdict.cuts, given, marks)
+        if isinstance(verdict, ExplainedVerdict):
+            removals = [(part, self._given(questions, without)[0]) for part, without in verdict.removals]
+            answers = explain(answers, removals)
+        usage = Usage(verdict.input_tokens, verdict.output_tokens)
+        return SingleResponse(self.engine.card.name, answers, usage, warnings)
+
+    def _marked(
+        self,
+        questions: dict[str, Question],
+        cuts: Sequence[Sequence[Cut]],
+        given: Weights,
+        marks: Sequence[Mark | None] | None,
+    ) -> tuple[dict[str, Answer], list[str]]:
+        """Answers that say more, what their profile adds or that something was cut off; and warnings of the latter."""
+        answers: dict[str, Answer] = {}
+        warnings = []
         nothing = [None] * len(questions)
-        parts = zip(questions.items(), given, verdict.cuts or nothing, marks or nothing, strict=True)
-        for (name, question), weights, cuts, mark in parts:
-            answers[name] = found = answer(question, weights, bool(cuts), mark)
+        parts = zip(questions.items(), given, cuts or nothing, marks or nothing, strict=True)
+        for (name, question), weights, cut, mark in parts:
+            answers[name] = found = answer(question, weights, bool(cut), mark)
             if mark is not None:
                 self._count_profiled(question, found)
-            if cuts:
-                warnings.append(_warning(name, cuts))
+            if cut:
+                warnings.append(_warning(name, cut))
                 self.metrics.truncated()
-        return SingleResponse(model, answers, usage, warnings)
+        return answers, warnings
 
     def _given(self, questions: dict[str, Question], verdict: Verdict) -> tuple[Weights, Sequence[Mark | None] | None]:
         """The weights that answers are made of, and what profiles say in addition."""
