@@ -1,6 +1,6 @@
 """What labels are worth: tasks with one question, zero-shot and taught with a few labels of each answer.
 
-    python benchmarks/teach.py DATA [DATA ...] --cache FOLDER [--model embedded:small] [--rows 420]
+    python benchmarks/teach.py DATA [DATA ...] --cache FOLDER [--model embedded:small] [--rows 420] [--draws 20]
 
 DATA are files of labelled rows, `{"task", "state", "question", "answer"}` a line, gzipped or not. Of each task the rows
 of its commonest question count. The model is asked once about every row; what it said is kept in the cache, and all
@@ -44,7 +44,7 @@ from decided.serving.metrics import Metrics
 from decided.serving.start import start_engine
 from decided.settings import Settings
 
-SIZES, SEEDS = (8, 16, 64), 5
+SIZES, DRAWS = (8, 16, 64), 20
 MOST_ROWS, AT_A_TIME = 420, 8
 LEAST_TEST = 10
 """Rows of each answer that must be left to test on."""
@@ -166,6 +166,7 @@ def main() -> None:
     parser.add_argument("--model", default="embedded")
     parser.add_argument("--rows", type=int, default=MOST_ROWS, help="of each task, at most")
     parser.add_argument("--tasks", help="only these, separated by commas")
+    parser.add_argument("--draws", type=int, default=DRAWS, help="of labels; five leave a task's gain unsure by points")
     given = parser.parse_args()
     tasks = list(rows_of(given.data, given.rows))
     if given.tasks:
@@ -174,13 +175,13 @@ def main() -> None:
     files = asyncio.run(ask(tasks, given.cache, Settings(model=given.model)))
     began = time.perf_counter()
     for size in SIZES:
-        report(size, files)
+        report(size, files, given.draws)
     print(f"\nlearnt in {time.perf_counter() - began:.0f} seconds, after asking. Again, with what the model said kept:")
     print(f"  {shlex.join(['python', *sys.argv])}")
 
 
-def report(size: int, files: dict[str, Path]) -> None:
-    print(f"\n{size} labels of each answer, {SEEDS} draws\n")
+def report(size: int, files: dict[str, Path], number: int) -> None:
+    print(f"\n{size} labels of each answer, {number} draws\n")
     print(
         "| task | options | zero-shot | taught | gain (least of a draw) | calibration error before | after | kept | "
         f"decided for {TARGET:.0%} | of them right | promises kept | sets hold ({COVERAGE:.0%} asked) | seconds |"
@@ -192,7 +193,7 @@ def report(size: int, files: dict[str, Path]) -> None:
         weights, features, right, texts = (stored[name] for name in ("weights", "features", "right", "texts"))
         if np.bincount(right, minlength=weights.shape[1]).min() < size + LEAST_TEST:
             continue
-        draws = [draw(weights, features, right, texts, size, seed) for seed in range(SEEDS)]
+        draws = [draw(weights, features, right, texts, size, seed) for seed in range(number)]
         every += draws
         before, after = (_figures(draws, part) for part in ("before", "after"))
         gains.append(after.accuracy - before.accuracy)
