@@ -104,6 +104,23 @@ def test_a_lone_request_is_read_and_run_by_one_thread_and_what_comes_meanwhile_i
     run(model, scenario)
 
 
+def test_what_was_read_does_not_wait_for_the_reading_of_a_long_state() -> None:
+    model = GatedModel()
+    encode, held = model.encode, threading.Event()
+    long = "so it went on " * 1000
+    model.encode = lambda prepared, state: (state == long and held.wait(20), encode(prepared, state))[1]  # type: ignore[method-assign]
+
+    async def scenario(worker: Worker) -> None:
+        await until(lambda: worker._idle._number == 1)
+        short, other = (asyncio.ensure_future(worker.decide([state], THREE)) for state in ("short", long))
+        await short
+        assert not other.done()
+        held.set()
+        await other
+
+    run(model, scenario)
+
+
 def test_a_state_is_read_once_however_many_questions() -> None:
     model = GatedModel()
 

@@ -12,6 +12,9 @@ from decided.fair_queue import ClientTurns
 from decided.serving.job import Job, State
 from decided.serving.question_cache import QuestionCache
 
+_SHORT = 4096
+"""Characters of a state that are tokenised in a millisecond or two."""
+
 
 class Illegible(NamedTuple):
     """A state that the model failed to read."""
@@ -44,6 +47,12 @@ class Reader:
     @property
     def has_more(self) -> bool:
         return bool(self._arrived or self._turns)
+
+    @property
+    def next_is_short(self) -> bool:
+        """Whether the next turn is soon over. Only while `has_more`."""
+        job = self._turns.first() if self._turns else self._arrived[0]
+        return job.unread == len(job.states) or len(job.states[job.unread]) <= _SHORT
 
     def take(self) -> bool:
         """Whether the calling thread is the one to read from now on."""

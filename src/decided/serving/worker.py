@@ -197,10 +197,15 @@ class Worker:
                         self._wake_one()
                 elif found is not None:
                     self._refuse(found)
-                enough = is_runner and self._scheduler and (self._parallel or time.perf_counter() > until)
-                if enough or self._closing or not self._reader.has_more:
+                if self._closing or not self._reader.has_more or (is_runner and self._has_enough(until)):
                     self._reader.leave()
                     return
+
+    def _has_enough(self, until: float) -> bool:
+        """Whether a runner that reads had better run. Where a batch takes all that is there, a little more may come."""
+        if not self._scheduler:
+            return False
+        return self._parallel or time.perf_counter() > until or not self._reader.next_is_short
 
     def _refuse(self, found: Illegible) -> None:
         found.job.skip(found.number, _failure("the model failed while reading", found.cause))
