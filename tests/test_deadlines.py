@@ -65,6 +65,22 @@ def test_a_cancellation_by_somebody_else_stays_one() -> None:
     asyncio.run(main())
 
 
+def test_of_two_cancellations_at_a_time_ours_is_told() -> None:
+    """An engine's own limit ends in the same turn of the loop, and its cancellation comes first."""
+
+    async def main() -> None:
+        deadlines, loop = Deadlines(LIMIT_S), asyncio.get_running_loop()
+        task = asyncio.create_task(work(deadlines, 10))
+        await asyncio.sleep(0)
+        deadlines._ends[task] = loop.time()
+        task.cancel()
+        deadlines._cancel_late(loop)
+        with pytest.raises(TimedOut):
+            await task
+
+    asyncio.run(main())
+
+
 def test_nothing_is_kept_of_what_has_ended() -> None:
     async def main() -> None:
         deadlines = Deadlines(LIMIT_S)

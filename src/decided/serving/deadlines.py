@@ -4,8 +4,6 @@ import asyncio
 
 from decided.errors import TimedOut
 
-_TOO_LATE = "the request time limit has passed"
-
 
 class Deadlines:
     """All requests have the same time, so those that began first run out of it first.
@@ -26,16 +24,17 @@ class Deadlines:
             self._timer = loop.call_later(self._seconds, self._cancel_late, loop)
 
     def end(self, task: "asyncio.Task[object]", error: BaseException | None) -> None:
-        """The task is through. Raises TimedOut in place of the cancellation that was ours."""
-        self._ends.pop(task, None)
-        if isinstance(error, asyncio.CancelledError) and error.args == (_TOO_LATE,):
+        """The task is through. Raises TimedOut in place of a cancellation, if it was late: ours, or one that came just
+        before, of a call that had no more time either."""
+        was_in_time = self._ends.pop(task, None) is not None
+        if not was_in_time and isinstance(error, asyncio.CancelledError):
             raise TimedOut(self._seconds) from None
 
     def _cancel_late(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()
         for task in [task for task, end in self._ends.items() if end <= now]:
             del self._ends[task]
-            task.cancel(_TOO_LATE)
+            task.cancel()
         self._timer = None
         if self._ends:
             self._timer = loop.call_at(next(iter(self._ends.values())), self._cancel_late, loop)
