@@ -21,7 +21,7 @@ FROM ${BASE}
 COPY --from=build /opt/decided /opt/decided
 ENV PATH=/opt/decided/bin:$PATH HOME=/tmp PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 WORKDIR /tmp
-# By number, so that Kubernetes can tell that it is not root. Nothing is written: the root file system may be read-only.
+# By number, so that Kubernetes can tell that it is not root. Nothing need be written: the root file system may be read-only.
 USER 65532:65532
 EXPOSE 8000
 STOPSIGNAL SIGTERM
