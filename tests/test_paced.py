@@ -67,10 +67,10 @@ def test_a_slow_server_is_asked_again_until_it_has_answered_all(
     decided: Run,  # noqa: F811
     tmp_path: Path,
 ) -> None:
-    """Eight at a time would take the server eight seconds, of which it has six."""
+    """Eight at a time would take the server more than seven seconds, of which it has six."""
     path = tmp_path / "questions.json"
     path.write_text(json.dumps({"q": {"type": "noul", "instructions": "So?"}}))
-    rows = "".join(json.dumps({"state": f"SLEEP=1 {number}"}) + "\n" for number in range(8)).encode()
+    rows = "".join(json.dumps({"state": f"SLEEP=0.9 {number}"}) + "\n" for number in range(8)).encode()
     with running_server("--request-timeout-s", "6") as server:
         done = decided("run", "-", "--questions", path, "--server", server.url, stdin=rows)
         assert server.log().count("endpoint=/v1/systemone/batch") > 8  # some were asked again

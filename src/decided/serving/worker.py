@@ -134,6 +134,7 @@ class Worker:
             raise
         finally:
             self._jobs.discard(job)
+            del job  # which knows its error, which knows this frame: a circle
 
     def _give_up(self, job: Job) -> None:
         with self._lock:

@@ -81,6 +81,7 @@ class Edge:
         except DecidedError as error:
             if isinstance(error, InferenceFailed):
                 log.error("request %s: %s", request.id, error.reason, exc_info=error.__cause__)
+                error.__cause__ = None  # its frames know the request, and the request this error: a circle
             return self._refusal(error)
         except asyncio.CancelledError as cancelled:
             if cancelled.args == (CLIENT_LEFT,):

@@ -30,7 +30,7 @@ async def serve(settings: Settings) -> None:
     _bind(settings.host, settings.port).close()  # a port that is taken is told now, not after the model has loaded
     async with assemble(settings) as assembly:
         gc.freeze()  # the model and the modules stay: no collection need look at them again
-        gc.set_threshold(50_000, 20, 50)  # requests leave hardly any cycles behind
+        gc.set_threshold(5_000, 10, 10)  # requests leave few cycles behind, but what they hold may be large
         sock = _bind(settings.host, settings.port)
         listener = Listener(assembly.edge, settings.request_timeout_s, _connections_within_the_limits(settings))
         _obey_signals(listener, lambda: _reload(settings, assembly))
