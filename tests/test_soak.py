@@ -18,7 +18,7 @@ from tests.support.server import ROOT
             "fake",
             "--faults",
             "--minutes",
-            "0.15",
+            "0.4",
             "--pause",
             "0.05",
         ],

@@ -109,7 +109,7 @@ def test_what_may_pass_is_tried_again(server: Server, engine: FakeEngine, fault:
     assert reply.status == 200
     assert reply.json["answers"]["q"]["choice"] == "one"
     if fault == "once-429":
-        assert time.monotonic() - began > 0.95  # Retry-After, by a clock of milliseconds
+        assert time.monotonic() - began >= 1.0  # Retry-After
 
 
 @pytest.mark.parametrize("fault", ["error", "bad-request", "garbage"])

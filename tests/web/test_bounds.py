@@ -13,7 +13,7 @@ from tests.support.server import Server, running_server
 from tests.web.kernel import client_end, server_end
 
 MANY = 128 * 2**20  # bytes that an attack sends if it is let
-KEPT = 12 * 2**20  # by which it may grow the process: more than the limits, and far less than it is sent
+KEPT = 8 * 2**20  # by which it may grow the process: far more than the limits, and far less than MANY
 PIECE = 2**16
 
 
