@@ -17,7 +17,7 @@ from onnx import TensorProto
 from decided.engines.embedded.layout import INSTRUCTION_TOKENS, MAX_STATE_TOKENS, OPTION_TOKENS, WINDOW
 from training.architecture import Architecture
 from training.calibrate import EDGES
-from training.graph import Array, Weights, build
+from training.graph import LINE, Array, Weights, build
 from training.weights import load
 
 FILE_BYTES = 90_000_000  # in one file of weights: hosts of repositories refuse files above 100 MB
@@ -31,7 +31,7 @@ def rounded(a: Architecture, weights: Weights, ranges: Weights) -> Weights:
     for key in [key for key in arrays if key.endswith(".bytes")]:
         name = key.removesuffix(".bytes")
         if name == "word":
-            out[name] = arrays[key].astype(np.float32) * arrays["word.scale"]
+            out[name] = arrays[key].astype(np.float32) * arrays["word.scale"][: len(arrays[key])]
             continue
         values = (arrays[key].astype(np.float32) * arrays[f"{name}.scale"]).T * arrays.get(f"{name}.factor", 1)
         if name.endswith(".qkv"):
@@ -68,7 +68,7 @@ def _place(files: dict[str, bytearray], array: Array) -> tuple[str, int]:
     if not files or len(files[list(files)[-1]]) + array.nbytes > FILE_BYTES:
         files[f"weights-{len(files) + 1}.bin" if files else "weights.bin"] = bytearray()
     file, blob = list(files.items())[-1]
-    blob.extend(bytes(-len(blob) % 64))
+    blob.extend(bytes(-len(blob) % LINE))
     at = len(blob)
     blob.extend(array.tobytes())
     return file, at

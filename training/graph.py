@@ -31,6 +31,7 @@ from training.architecture import POSITIONS, Architecture
 
 CONTRIB = "com.microsoft"
 ZERO = 128
+LINE = 64  # bytes
 
 Array = npt.NDArray[Any]
 Weights = dict[str, npt.NDArray[np.float32]]
@@ -41,6 +42,11 @@ def quantise(weight: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int8], npt
     scale = np.abs(weight).max(-1, keepdims=True) / 127
     scale = np.where(scale == 0, 1, scale).astype(np.float32)
     return np.clip(np.rint(weight / scale), -127, 127).astype(np.int8), scale[:, 0]
+
+
+def whole_lines(scale: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Filled up to whole cache lines. ONNX Runtime writes what it packs behind the tables, and reads it aligned."""
+    return np.concatenate([scale, np.zeros(-len(scale) % (LINE // scale.itemsize), np.float32)])
 
 
 class Graph:
@@ -95,7 +101,7 @@ class Graph:
 def embed(g: Graph, w: Weights) -> str:
     levels, scale = quantise(w["word"])
     g.constant("word.bytes", levels)
-    g.constant("word.scale", scale[:, None])
+    g.constant("word.scale", whole_lines(scale)[:, None])
     for name in ("position", "segment"):
         g.constant(f"{name}.table", w[name])
     g.op("Gather", ["word.bytes", "ids"], "word.row")

@@ -33,7 +33,7 @@ def read(a: Architecture, folder: Path) -> dict[str, npt.NDArray[np.float32]]:
     found, out = arrays_of(folder), dict[str, Any]()
     for name, array in found.items():
         if name == "word.bytes":
-            out["word"] = array.astype(np.float32) * found["word.scale"]
+            out["word"] = array.astype(np.float32) * found["word.scale"][: len(array)]
         elif name.endswith(".bytes"):
             dense = name.removesuffix(".bytes")
             values = (array.astype(np.float32) * found[f"{dense}.scale"]).T

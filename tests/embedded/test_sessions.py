@@ -2,6 +2,7 @@
 
 import logging
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -102,3 +103,18 @@ def test_a_disk_that_is_full_is_no_reason_to_fail() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert [each.name for each in narrow.get_inputs()] == [each.name for each in wide.get_inputs()]
     assert np.prod(narrow.get_outputs()[1].shape[1:3]) == 384
+
+
+def test_packed_weights_off_a_cache_line_are_not_shared(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As they lay behind a table of 30,522 floats: processors with AVX-512 read them aligned, and the process ended."""
+    graph = (FOLDER / "model.onnx").read_bytes()
+    rows, length = b"\x08\xc0\xee\x01", b"122112"  # 30,528 as ONNX writes it, and in bytes
+    assert graph.count(rows) == graph.count(length) == 1
+    crooked = tmp_path / "model.onnx"
+    crooked.write_bytes(graph.replace(rows, b"\x08\xba\xee\x01").replace(length, b"122088"))
+    shutil.copy(FOLDER / "weights.bin", tmp_path)
+    with caplog.at_level(logging.INFO, "decided.embedded"):
+        sessions(FOLDER / "model.onnx", 2)
+        assert caplog.text == ""
+        sessions(crooked, 2)
+    assert "packed weights that do not begin at cache lines" in caplog.text

@@ -7,6 +7,7 @@ process, and no other process, with other kernels, can come upon it.
 
 import ctypes
 import logging
+import re
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,6 +16,11 @@ from typing import Any
 import onnxruntime
 
 log = logging.getLogger("decided.embedded")
+
+# Kernels for AVX-512 read packed weights with aligned loads, and a load that is off a cache line ends the process. A
+# session that packs for itself places them so; in a file they lie where the tensors before them end.
+_LINE = 64
+_PACKED_AT = re.compile(rb"\|(\d+);\d+;")
 
 
 def sessions(graph: Path, threads: int) -> tuple[Any, Any]:
@@ -27,10 +33,18 @@ def sessions(graph: Path, threads: int) -> tuple[Any, Any]:
             laid_out = Path(folder) / "laid-out.onnx"
             _session(graph, 1, write_to=laid_out)
             _give_back()
+            if not _aligned(laid_out.read_bytes()):
+                raise ValueError("packed weights that do not begin at cache lines")
             return _session(laid_out, 1), _session(laid_out, threads)
-    except Exception as error:  # a read-only or full disk, in the words of whoever found it
+    except Exception as error:  # also a read-only or full disk, in the words of whoever found it
         log.info("each session keeps the weights in memory for itself: %s", error)
         return _session(graph, 1), _session(graph, threads)
+
+
+def _aligned(graph: bytes) -> bool:
+    """Whether the packed weights that a graph points to (key|offset;length;) are found, and all begin at a line."""
+    places = [int(found[1]) for found in _PACKED_AT.finditer(graph)]
+    return bool(places) and all(place % _LINE == 0 for place in places)
 
 
 def _give_back() -> None:
