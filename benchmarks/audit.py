@@ -27,7 +27,7 @@ from time import perf_counter
 from typing import Any
 
 from contenders import Cores, StartError, decided_command, start
-from overhead import CONTENDED, Column, measure
+from overhead import CONTENDED, Columns, measure
 from report import milliseconds, progress, spread, table, write_json
 from workload import SINGLE, http_request, small_body
 
@@ -62,17 +62,19 @@ def sync_seconds(folder: Path) -> float:
     return median(seconds)
 
 
-def measured(given: argparse.Namespace, folder: Path, cores: Cores) -> dict[int, dict[str, Column]]:
+def measured(given: argparse.Namespace, folder: Path, cores: Cores) -> Columns:
+    columns: Columns = {}
     with ExitStack() as children:
         servers = []
         for name, command in commands(given, folder).items():
             progress(f"starting {name}")
             servers.append(start(name, command, cores))
             children.callback(servers[-1].stop)
-        return measure(servers, http_request(SINGLE, small_body()), given)
+        measure(servers, http_request(SINGLE, small_body()), given, columns)
+    return columns
 
 
-def summarise(columns: dict[int, dict[str, Column]]) -> dict[str, Any]:
+def summarise(columns: Columns) -> dict[str, Any]:
     results: dict[str, Any] = {}
     for connections, by_name in columns.items():
         off = by_name[OFF]

@@ -7,10 +7,11 @@ Three servers answer the same 800-byte request with three questions, one after t
   opendecider  the nearest open peer, its own application around a fake model, in an environment of its own
   earlier      with --against CHECKOUT: another version of this project, after `make install` there
 
-Each server runs on one core, the load generator on another. It keeps N connections busy: every connection sends its
-next request when the last is answered. Ratios are of rates in the same round, so that a noisy neighbour hurts both
-sides alike; printed are the median ratio and the range of the middle half. CPU is the server's own, all its threads,
-per request, and its ratio stands beside the other.
+Each server runs on one core, the load generator on another, and all are started several times: one start of the same
+program differs from the next by up to a tenth, for as long as it runs. The load generator keeps N connections busy:
+every connection sends its next request when the last is answered. Ratios are of rates in the same round, so that a
+noisy neighbour hurts both sides alike; printed are the median ratio and the range of the middle half. CPU is the
+server's own, all its threads, per request, and its ratio stands beside the other.
 
 Targets: decided reaches at least 0.8 of bare, 4 times opendecider and 0.95 of an earlier version, at every N. The
 verdict goes by the rates. Where other processes kept bare waiting for its core for more than a tenth of the time it
@@ -76,23 +77,24 @@ def one_round(server: Server, request: bytes, connections: int, seconds: float, 
     into.load_busy.append((load_then - load) / sample.seconds)
 
 
-def measure(servers: list[Server], request: bytes, given: argparse.Namespace) -> dict[int, dict[str, Column]]:
+Columns = dict[int, dict[str, Column]]
+
+
+def measure(servers: list[Server], request: bytes, given: argparse.Namespace, into: Columns) -> None:
     for server in servers:
         progress(f"warming up {server.name}")
         one_round(server, request, 16, WARM_UP_S, Column())
-    columns: dict[int, dict[str, Column]] = {}
     for connections in given.connections:
-        columns[connections] = {server.name: Column() for server in servers}
+        columns = into.setdefault(connections, {server.name: Column() for server in servers})
         for number in range(given.rounds):
             turn = number % len(servers)
             for server in servers[turn:] + servers[:turn]:
                 progress(f"{connections} connections, round {number + 1} of {given.rounds}: {server.name}")
-                one_round(server, request, connections, given.seconds, columns[connections][server.name])
+                one_round(server, request, connections, given.seconds, columns[server.name])
     progress("")
-    return columns
 
 
-def summarise(columns: dict[int, dict[str, Column]]) -> dict[str, Any]:
+def summarise(columns: Columns) -> dict[str, Any]:
     results: dict[str, Any] = {}
     for connections, by_name in columns.items():
         ours = by_name[OURS]
@@ -151,9 +153,10 @@ def show(results: dict[str, Any]) -> None:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--connections", type=int, nargs="+", default=[1, 16, 64], metavar="N", help="1 16 64")
-    parser.add_argument("--rounds", type=int, default=9, help="rounds of each server at each N (9)")
+    parser.add_argument("--starts", type=int, default=3, help="how often all servers are started (3)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of each server at each N, after each start (5)")
     parser.add_argument("--seconds", type=float, default=1.0, help="length of a round (1.0)")
-    parser.add_argument("--quick", action="store_true", help="three rounds of 0.4 s: about 15 s, for a first look")
+    parser.add_argument("--quick", action="store_true", help="one start, three rounds of 0.4 s: about 15 s")
     parser.add_argument("--peer-python", type=Path, help=f"a Python that has {PEER}; else one is made in --scratch")
     parser.add_argument("--no-peer", action="store_true", help="leave the peer out")
     parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="another version, installed in its folder")
@@ -171,9 +174,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--check", action="store_true", help="end with status 1 when a target is missed")
     given = parser.parse_args()
     if given.quick:
-        given.rounds, given.seconds = 3, 0.4
-    if min(given.connections) < 1 or given.rounds < 1 or not 0 < given.seconds <= 60:
-        parser.error("connections and rounds must be at least 1, seconds above 0 and at most 60")
+        given.starts, given.rounds, given.seconds = 1, 3, 0.4
+    if min(given.connections) < 1 or given.starts < 1 or given.rounds < 1 or not 0 < given.seconds <= 60:
+        parser.error("connections, starts and rounds must be at least 1, seconds above 0 and at most 60")
     return given
 
 
@@ -192,29 +195,34 @@ def main() -> int:
             commands[RIVAL] = peer_command(given.peer_python or peer_python(given.scratch), given.log_level)
         except StartError as error:
             absent = str(error)
-    with ExitStack() as children:
-        servers = []
-        for name, command in commands.items():
-            progress(f"starting {name}")
-            try:
-                server = start(name, command, cores)
-            except StartError as error:
-                if name != RIVAL:
-                    progress("")
-                    sys.exit(str(error))
-                absent = str(error)
-                continue
-            children.callback(server.stop)
-            servers.append(server)
-        columns = measure(servers, http_request(SINGLE, small_body(given.body)), given)
+    columns: Columns = {}
+    for number in range(given.starts):
+        with ExitStack() as children:
+            servers = []
+            for name, command in list(commands.items()):
+                progress(f"starting {name}, {number + 1} of {given.starts}")
+                try:
+                    server = start(name, command, cores)
+                except StartError as error:
+                    if name != RIVAL:
+                        progress("")
+                        sys.exit(str(error))
+                    absent = str(error)
+                    del commands[name]
+                    continue
+                children.callback(server.stop)
+                servers.append(server)
+            measure(servers, http_request(SINGLE, small_body(given.body)), given, columns)
     results = summarise(columns)
     print(f"One request: {len(small_body(given.body))} bytes, three questions. {cores.note.capitalize()}.")
-    print(f"{given.rounds} rounds of {given.seconds:g} s; log level {given.log_level}.\n")
+    print(f"{given.starts} starts, {given.rounds} rounds of {given.seconds:g} s each; log level {given.log_level}.\n")
     show(results)
     if absent:
         print(f"\n{RIVAL}: not measured. {absent}")
     if given.json:
-        settings = {name: getattr(given, name) for name in ("connections", "rounds", "seconds", "log_level", "body")}
+        settings = {
+            name: getattr(given, name) for name in ("connections", "starts", "rounds", "seconds", "log_level", "body")
+        }
         write_json(given.json, "overhead", {**settings, "cores": cores.note}, results)
     reached = all(ratio["reached"] for found in results.values() for ratio in found["ratios"].values())
     return 1 if given.check and not reached else 0

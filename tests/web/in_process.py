@@ -2,13 +2,14 @@
 
 import asyncio
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from decided.errors import DecidedError
 from decided.web.connection import Connection
 from decided.web.message import HttpRequest, Reply, ReplyWriter
+from decided.web.parser import KnownHeads
 
 LIMIT = 2**20
 QUIET_TURNS = 8  # of the event loop without any news: more than a handler here ever waits
@@ -19,7 +20,7 @@ class Seen(NamedTuple):
 
     method: str
     path: str
-    headers: dict[bytes, bytes]
+    headers: Mapping[bytes, bytes]
     body: bytes
 
 
@@ -90,7 +91,9 @@ class Recorder:
 
 
 class Registry:
-    """In place of the listener."""
+    """In place of the listener. Heads are known from one connection to the next, as they are there."""
+
+    heads = KnownHeads()
 
     def __init__(self) -> None:
         self.connections: set[Connection] = set()

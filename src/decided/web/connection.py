@@ -15,7 +15,7 @@ from typing import Protocol
 from decided.errors import AtCapacity, DecidedError, TimedOut
 from decided.web.edge import CLIENT_LEFT, Edge
 from decided.web.message import HttpRequest, Reply
-from decided.web.parser import RequestParser
+from decided.web.parser import KnownHeads, RequestParser
 
 log = logging.getLogger("decided")
 
@@ -33,6 +33,7 @@ class ConnectionRegistry(Protocol):
     connections: "set[Connection]"
     turned_away: "set[Connection]"
     max_connections: int
+    heads: KnownHeads
     loop: asyncio.AbstractEventLoop
     date: bytes
     write_timeout_s: float
@@ -48,7 +49,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, edge: Edge, registry: ConnectionRegistry) -> None:
         self._edge = edge
         self._registry = registry
-        self._parser = RequestParser()
+        self._parser = RequestParser(registry.heads)
         self._transport: asyncio.Transport
         self._request: HttpRequest | None = None
         self._task: asyncio.Task[None] | None = None

@@ -7,6 +7,7 @@ from email.utils import formatdate
 
 from decided.web.connection import Connection
 from decided.web.edge import Edge
+from decided.web.parser import KnownHeads
 
 log = logging.getLogger("decided")
 
@@ -24,6 +25,7 @@ class Listener:
         self.connections: set[Connection] = set()
         self.turned_away: set[Connection] = set()
         self.max_connections = max_connections
+        self.heads = KnownHeads()
         self.loop = asyncio.get_running_loop()
         self.date = b""
         self.write_timeout_s = request_timeout_s

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import NamedTuple, Protocol
 
 from decided.engines.api import NOBODY
@@ -47,7 +47,7 @@ class HttpRequest:
                  "old", "output_tokens", "path", "questions", "replied", "tokens")  # fmt: skip
 
     def __init__(
-        self, method: str, path: str, headers: dict[bytes, bytes], old: bool = False, last: bool = False
+        self, method: str, path: str, headers: Mapping[bytes, bytes], old: bool = False, last: bool = False
     ) -> None:
         self.method = method
         self.path = path

@@ -2,11 +2,12 @@
 
 A head is collected whole before anything looks at it, and llhttp, the parser inside Node, reads it alone. What follows
 is handed on as it came, and no further than to the end of its message. Every message has a parser of its own, so that
-nothing of one reaches the next.
+nothing of one reaches the next. A head that comes again, byte by byte, is the same head and is not read again.
 """
 
 import re
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import httptools
 
@@ -30,13 +31,44 @@ _EMPTY_LINES = re.compile(rb"(?:\r\n)*+")
 _UPGRADE = re.compile(rb"(?<=\n)upgrade:[^\n]*\n", re.IGNORECASE)
 _HOST = re.compile(rb"(?:\[[\w:.~%!$&'()*+,;=-]+\]|[\w.~%!$&'()*+,;=-]*)(?::[0-9]*)?", re.ASCII)
 _MAX_LENGTH_DIGITS = 19
+_MAX_KNOWN_HEADS = 512
+_MAX_KNOWN_HEAD_BYTES = 2048
 _UNRESERVED = re.compile(r"%(?:2[DE]|3[0-9]|[46][1-9A-F]|[57][0-9A]|5F|7E)", re.IGNORECASE)
+
+
+class Head(NamedTuple):
+    """What a head says of its request."""
+
+    method: str
+    path: str
+    headers: Mapping[bytes, bytes]
+    old: bool
+    last: bool
+    length: int | None
+    """Of the body; none if it comes in chunks."""
+
+
+class KnownHeads:
+    """Heads that were read before, of all connections: most clients send the same one with every request."""
+
+    def __init__(self) -> None:
+        self._heads: dict[bytes, Head] = {}
+        self.get = self._heads.get
+
+    def add(self, head: bytes, found: Head) -> None:
+        """Keep it, if it is small and can be used again. When there is no room, all of them make room."""
+        if found.length is None or len(head) > _MAX_KNOWN_HEAD_BYTES:
+            return
+        if len(self._heads) >= _MAX_KNOWN_HEADS:
+            self._heads.clear()
+        self._heads[head] = found
 
 
 class RequestParser:
     """Reads one message after the other. When it has raised, it is of no further use."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: KnownHeads) -> None:
+        self._known = known
         self.ended = True  # whether the message at hand has come to its end
         self.unread = b""
         self._llhttp: Any = None  # of the message at hand, while it is needed
@@ -66,10 +98,16 @@ class RequestParser:
                 raise Unreadable(_NOT_HTTP)
             return None
         end += len(_BLANK)
-        self.unread = unread[end:]
-        request = self._request(unread[:end])
-        if self._llhttp is None and self._left <= len(self.unread):
-            request.complete(self.body())
+        self.unread, head = unread[end:], unread[:end]
+        found = self._known.get(head)
+        if found is None:
+            found = self._head(head)
+            self._known.add(head, found)
+        request = HttpRequest(found.method, found.path, found.headers, found.old, found.last)
+        if found.length is not None:
+            self._left, self.ended = found.length, found.length == 0
+            if self._left <= len(self.unread):
+                request.complete(self.body())
         return request
 
     def body(self) -> bytes:
@@ -81,7 +119,7 @@ class RequestParser:
         self.ended = self._left == 0
         return part
 
-    def _request(self, head: bytes) -> HttpRequest:
+    def _head(self, head: bytes) -> Head:
         line = _REQUEST_LINE.match(head)
         if line is None:
             raise Unreadable(_NOT_HTTP)
@@ -93,7 +131,7 @@ class RequestParser:
             # this parser stops there. If it stops without one, it is at a CONNECT, and what follows is not HTTP.
             without_offer = _UPGRADE.sub(b"", head)
             if without_offer != head:
-                return self._request(without_offer)
+                return self._head(without_offer)
         headers, self._headers = self._headers, {}  # what comes later is a trailer, and says nothing about the request
         method, target, minor = line.groups()
         old = minor == b"0"
@@ -105,11 +143,12 @@ class RequestParser:
             raise Unreadable(_ONE_CODING)
         if len(length) > _MAX_LENGTH_DIGITS:
             raise Unreadable(_NOT_HTTP)
-        self._left, self._since_body = int(length), 0
-        has_body = coding is not None or self._left > 0
+        self._since_body = 0
+        has_body = coding is not None or int(length) > 0
         if self._begun != 1 or self._keep_alive is None or self.ended == has_body:
             raise Unreadable(_NOT_HTTP)  # llhttp has seen something else than we have
-        return HttpRequest(method.decode(), path_of(target), headers, old, upgrade or old or not self._keep_alive)
+        last = upgrade or old or not self._keep_alive
+        return Head(method.decode(), path_of(target), headers, old, last, int(length) if coding is None else None)
 
     def _check_host(self, host: bytes | None, old: bool) -> None:
         """There must be one, but in HTTP/1.0 there need not be. Two have been joined to one that is not valid."""
