@@ -92,9 +92,9 @@ def read_rows(path: Path, limit: int = 0) -> Iterator[dict[str, Any]]:
                 yield {"task": task, "state": row["state"], "question": question, "answer": asked["answer"]}
 
 
-def training_rows(path: Path, limit: int = 0) -> Iterator[tuple[dict[str, Any], int]]:
+def training_rows(path: Path, limit: int = 0, seed: int = 1) -> Iterator[tuple[dict[str, Any], int]]:
     """The training rows of a file with their splits; hand-written ones in several variants."""
-    rng = random.Random(path.name)
+    rng = random.Random(path.name if seed == 1 else f"{path.name} {seed}")
     for row in read_rows(path, limit):
         split = split_of(row)
         yield row, split
@@ -156,6 +156,7 @@ def main() -> None:
     parser.add_argument("--onto", type=Path, help="an archive whose other tasks stay as they are")
     parser.add_argument("--tokenizer", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seed", type=int, default=1, help="of the variants of hand-written rows")
     parser.add_argument("--limit", type=int, default=0, help="lines per file, for a quick try")
     args = parser.parse_args()
 
@@ -164,7 +165,7 @@ def main() -> None:
 
     def rows() -> Iterator[tuple[dict[str, Any], int]]:
         for path in [*files("train"), *args.extra]:
-            yield from training_rows(path, args.limit)
+            yield from training_rows(path, args.limit, args.seed)
         for split, paths in ((DEV, files("dev")), (BENCH, args.bench)):
             for path in paths:
                 yield from ((row, split) for row in read_rows(path, args.limit))

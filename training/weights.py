@@ -1,4 +1,5 @@
-"""Files of weights: whole, in half precision; or in parts, in bytes, for a way that takes only small files.
+"""Files of weights: whole, in half precision; in parts, in bytes, for a way that takes only small files; or the mean of
+two runs, of which the second went on from the first.
 
 In parts a matrix is bytes with one scale per 64 values (`coarse`), and half a byte more for what rounding left over
 (`fine`). Each of the two is cut into numbered files; the coarse ones alone are enough for an 8-bit export.
@@ -94,19 +95,36 @@ def put_together(folder: Path) -> tuple[str, dict[str, Floats]]:
     return str(about["architecture"]), arrays
 
 
+def mix(first: Arrays, second: Arrays, share: float) -> dict[str, Floats]:
+    """Between two runs: so much of the second, the rest of the first."""
+    if first.keys() != second.keys():
+        raise SystemExit(f"not the same arrays: {sorted(first.keys() ^ second.keys())[:3]}")
+    return {name: (1 - share) * first[name] + share * second[name] for name in first}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("way", choices=("apart", "together"))
-    parser.add_argument("weights", type=Path, help="the .npz file")
-    parser.add_argument("folder", type=Path, help="the folder of the parts")
-    parser.add_argument("--most", type=int, default=16_000_000, help="bytes in a part")
+    ways = parser.add_subparsers(dest="way", required=True)
+    for way, about in (("apart", "a file of weights into parts"), ("together", "parts into a file of weights")):
+        one = ways.add_parser(way, help=about)
+        one.add_argument("weights", type=Path, help="the .npz file")
+        one.add_argument("folder", type=Path, help="the folder of the parts")
+        one.add_argument("--most", type=int, default=16_000_000, help="bytes in a part")
+    mean = ways.add_parser("mix", help="the mean of two files of weights")
+    mean.add_argument("weights", type=Path, help="the .npz file to write")
+    mean.add_argument("first", type=Path)
+    mean.add_argument("second", type=Path)
+    mean.add_argument("--share", type=float, default=0.5, help="of the second (0.5)")
     args = parser.parse_args()
     if args.way == "apart":
         architecture, arrays = load(args.weights)
         take_apart(architecture.name, arrays, args.folder, args.most)
-    else:
+    elif args.way == "together":
         name, found = put_together(args.folder)
         save(args.weights, name, found)
+    else:
+        (architecture, first), (_, second) = load(args.first), load(args.second)
+        save(args.weights, architecture.name, mix(first, second, args.share))
 
 
 if __name__ == "__main__":

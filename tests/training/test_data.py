@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from tests.support.server import ROOT
 from training.archive import HELD_OUT, KEPT, TRAIN, Archive, joined
 from training.data import build, read_rows, split_of, training_rows
-from training.weights import load, put_together, save, take_apart
+from training.weights import load, mix, put_together, save, take_apart
 
 NOUL = {"type": "noul", "instructions": "is it so"}
 
@@ -105,3 +106,17 @@ def test_saved_weights_know_their_architecture(tmp_path: Path) -> None:
     architecture, arrays = load(tmp_path / "w.npz")
     assert architecture.relative
     assert arrays["bias"].tolist() == [1, 1, 1]
+
+
+def test_the_mean_of_two_runs_is_of_the_same_arrays() -> None:
+    first, second = ({"bias": np.full(2, value, np.float32)} for value in (1, 3))
+    assert mix(first, second, 0.25)["bias"].tolist() == [1.5, 1.5]
+    with pytest.raises(SystemExit, match="extra"):
+        mix(first, second | {"extra": np.ones(1, np.float32)}, 0.5)
+
+
+def test_another_seed_makes_other_variants_of_the_same_rows() -> None:
+    path = next((ROOT / "training" / "everyday").glob("*.jsonl"))
+    first, again, other = ([row for row, _ in training_rows(path, 5, seed)] for seed in (1, 1, 2))
+    assert first == again != other
+    assert [row for row in first if row in other], "the rows as they were written"
