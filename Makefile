@@ -7,6 +7,10 @@ INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python
 TORCH := 2.13.0
 RAY := 2.55.0
 
+# Four at a time, a file each, the longest first (tests/conftest.py): most tests wait for a server more than they work.
+PYTEST := -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+MEASURED := --cov --cov-append --cov-report= --cov-fail-under=0
+
 # Where it can matter which processor the embedded model runs on.
 EMBEDDED_TESTS := $(addprefix tests/embedded/test_,golden.py invariance.py limits.py)
 
@@ -48,9 +52,8 @@ endif
 serve: install
 	$(BIN)/decided serve
 
-# Three at a time, a file each: most tests wait for a server more than they work.
 test: .venv/installed-dev  ## all that the README needs; some of it: make test ARGS="tests/spec -k capacity"
-	$(BIN)/python -m pytest -n 3 --dist loadfile $(ARGS)
+	$(BIN)/python $(PYTEST) $(ARGS)
 
 .venv-torch/installed: requirements.lock requirements-torch.lock pyproject.toml
 	$(PYTHON) -m venv .venv-torch
@@ -63,7 +66,7 @@ test: .venv/installed-dev  ## all that the README needs; some of it: make test A
 
 test-torch: .venv-torch/installed  ## what needs PyTorch, in an environment of its own; without it, a failure
 	.venv-torch/bin/python -c "import gliclass, laya, opendecider, peft, torch, transformers"
-	.venv-torch/bin/python -m pytest tests/torch tests/training -m 'torch and not slow' -n 3 --dist loadfile $(ARGS)
+	OMP_NUM_THREADS=1 .venv-torch/bin/python $(PYTEST) tests/torch tests/training -m 'torch and not slow' $(ARGS)
 
 .venv-ray/installed: requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv-ray
@@ -76,12 +79,12 @@ test-ray: .venv-ray/installed  ## decided run --ray, on a local Ray; not part of
 	.venv-ray/bin/python -m pytest tests/commands/test_run_ray.py -m ray
 
 test-without-vnni: .venv/installed-dev  ## the embedded model as x86 processors without VNNI serve it, on any machine
-	PYTHONPATH=$(CURDIR)/tests/support/without_vnni $(BIN)/python -m pytest -n 3 --dist loadfile $(EMBEDDED_TESTS)
+	PYTHONPATH=$(CURDIR)/tests/support/without_vnni $(BIN)/python $(PYTEST) $(EMBEDDED_TESTS)
 
-coverage: .venv/installed-dev .venv-torch/installed  ## branch coverage of all tests, with a floor; half as long again
+coverage:  ## branch coverage of all tests, with a floor
 	rm -f .coverage .coverage.*
-	$(MAKE) test ARGS="--cov --cov-report= --cov-fail-under=0"
-	$(MAKE) test-torch ARGS="--cov --cov-append --cov-report= --cov-fail-under=0"
+	$(MAKE) test ARGS="$(MEASURED)"
+	$(MAKE) test-torch ARGS="$(MEASURED)"
 	$(BIN)/coverage report
 
 numbers: .venv/installed-dev  ## after a change of the model: write all numbers of the docs and golden files anew

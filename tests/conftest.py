@@ -14,6 +14,19 @@ if (
 ):  # tests run in the background: processes they start would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+LONGEST = """
+    test_docs_commands test_invariance test_teach test_batch_stream test_llamacpp test_bounds test_faults test_fuzz
+    test_conformance test_limits test_sharing test_many test_run_resumed test_product_owner test_capacity test_docs
+    test_editing test_outcomes test_backend_developer test_servers test_asking test_evidence test_lifecycle
+    test_strangers test_soak test_differential
+""".split()  # noqa: SIM905
+"""Files are begun in this order: one that takes long and comes last would keep one core busy while others are idle."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.stem, len(LONGEST)))
+
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:

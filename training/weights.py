@@ -99,7 +99,7 @@ def mix(first: Arrays, second: Arrays, share: float) -> dict[str, Floats]:
     """Between two runs: so much of the second, the rest of the first."""
     if first.keys() != second.keys():
         raise SystemExit(f"not the same arrays: {sorted(first.keys() ^ second.keys())[:3]}")
-    return {name: (1 - share) * first[name] + share * second[name] for name in first}
+    return {name: ((1 - share) * first[name] + share * second[name]).astype(np.float32) for name in first}
 
 
 def main() -> None:
