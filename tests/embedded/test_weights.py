@@ -1,10 +1,13 @@
 """Which embedded model is served: the best that is installed, or the one that is named."""
 
+import json
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
 
 from decided.engines.embedded import weights
+from decided.engines.embedded.model import _digest
 from decided.errors import ModelError
 
 SMALL = Path(weights.__file__).parents[2] / "weights"
@@ -27,3 +30,16 @@ def test_with_the_larger_package_it_comes_first(monkeypatch: pytest.MonkeyPatch,
 def test_other_names_are_refused() -> None:
     with pytest.raises(ModelError, match="embedded:base and embedded:small"):
         weights.locate("large")
+
+
+@pytest.mark.parametrize("name", ["small", "base"])
+def test_what_was_learnt_belongs_to_all_that_an_answer_depends_on(name: str) -> None:
+    """Profiles are of one model: whatever of it changes but the layout of its graphs, they are no longer."""
+    card = json.loads((weights.locate(name) / "card.json").read_text())
+    for file in card["sha256"]:
+        other = deepcopy(card)
+        other["sha256"][file] = "0" * 64
+        assert (_digest(other) == _digest(card)) == file.endswith(".onnx")
+    warmer = deepcopy(card)
+    warmer["temperatures"]["noul"][0] += 0.1
+    assert _digest(warmer) != _digest(card)

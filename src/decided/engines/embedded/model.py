@@ -332,7 +332,8 @@ def _weights(logits: Floats, asked: EncodedQuestion) -> list[float]:
 
 def _digest(about: dict[str, Any]) -> str:
     """Of all that an answer depends on but the numbers' precision: 8 bits and float32 share their weights."""
-    parts = [about["sha256"]["weights.bin"], about["sha256"]["tokenizer.json"], about["temperatures"]]
+    files = [digest for name, digest in sorted(about["sha256"].items()) if not name.endswith(".onnx")]
+    parts = [*files, about["temperatures"]]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
 
 
