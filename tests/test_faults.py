@@ -37,11 +37,14 @@ def test_1_a_large_batch_starves_nobody_and_ends_with_its_504(model: str) -> Non
         assert large.result().status == 504
         assert server.get("/health").json["queue_depth"] == 0
         assert server.get("/health").json["in_flight"] == 0
-        assert server.ask("after").status == 200
-        ran = server.metric("service_batch_questions_sum")
-        for _ in range(5):  # the model deals fairly: what is left would run between these
+
+        def asked_alone() -> bool:
+            ran = server.metric("service_batch_questions_sum")
             assert server.ask("after").status == 200
-        assert server.metric("service_batch_questions_sum") == ran + 5
+            return server.metric("service_batch_questions_sum") == ran + 1
+
+        until(asked_alone)  # what had begun before the 504 may end after it
+        assert all(asked_alone() for _ in range(5))  # the model deals fairly: what is left would run between these
 
 
 def test_2_half_sent_bodies_do_not_hold_their_places() -> None:

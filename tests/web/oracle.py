@@ -13,7 +13,7 @@ UNRESERVED = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~
 # Why we accept what h11 refuses -> the same bytes without it.
 LENIENCIES: dict[str, Callable[[bytes], bytes]] = {
     "RFC 9112, 2.2: empty lines before a request line should be ignored": lambda data: re.sub(
-        rb"\A(\r\n)+|\A(\r\n)*\r\Z", b"", data
+        rb"\A(\r\n)*\r\Z|\A(\r\n)+", b"", data
     ),
 }
 _REPLY = h11.Response(status_code=404, headers=[(b"content-length", b"0")])

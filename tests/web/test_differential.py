@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import pytest
 
+from decided.web import parser
 from tests.web import oracle
 from tests.web.in_process import Seen, receive
 from tests.web.streams import HIDDEN, Maker
@@ -90,6 +91,13 @@ def check_cuts(streams: int, seed: int) -> None:
 
 def test_random_streams_cut_at_random() -> None:
     check_random(STREAMS, seed=1)
+
+
+def test_bodies_are_handed_on_in_pieces_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As small as can be, so that a piece ends at every place of a chunk and of the blank line behind the last."""
+    for size in (4, 5, 7):
+        monkeypatch.setattr(parser, "_MAX_PIECE_BYTES", size)
+        check_random(STREAMS // 4, seed=size)
 
 
 def test_streams_cut_at_every_byte() -> None:

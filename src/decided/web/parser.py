@@ -31,6 +31,7 @@ _EMPTY_LINES = re.compile(rb"(?:\r\n)*+")
 _UPGRADE = re.compile(rb"(?<=\n)upgrade:[^\n]*\n", re.IGNORECASE)
 _HOST = re.compile(rb"(?:\[[\w:.~%!$&'()*+,;=-]+\]|[\w.~%!$&'()*+,;=-]*)(?::[0-9]*)?", re.ASCII)
 _MAX_LENGTH_DIGITS = 19
+_MAX_PIECE_BYTES = 16 * 1024
 _MAX_KNOWN_HEADS = 512
 _MAX_KNOWN_HEAD_BYTES = 2048
 _UNRESERVED = re.compile(r"%(?:2[DE]|3[0-9]|[46][1-9A-F]|[57][0-9A]|5F|7E)", re.IGNORECASE)
@@ -163,24 +164,23 @@ class RequestParser:
     def _chunks(self) -> bytes:
         """Handed on up to each blank line: one of them ends the body, and beyond it may be the next head."""
         unread, position = self.unread, 0
+        body: list[bytes] = []
         while position < len(unread) and not self.ended:
-            end = unread.find(_BLANK, position) + len(_BLANK)
-            if end < len(_BLANK):
-                begun = next(size for size in (3, 2, 1, 0) if unread.endswith(_BLANK[:size]))
-                end = max(position, len(unread) - begun)
-                if end == position:
-                    break
+            end = _end_of_piece(unread, position)
+            if end == position:
+                break
             self._since_body += end - position
             if self._feed(unread[position:end]) or self._begun != 1:
                 raise Unreadable(_NOT_HTTP)
             if self._since_body > MAX_HEAD_BYTES:
                 raise Unreadable(_NO_BODY)
             position = end
+            body.append(b"".join(self._parts))
+            self._parts.clear()
         if self.ended:
             self._llhttp = None
         self.unread = unread[position:]
-        parts, self._parts = self._parts, []
-        return b"".join(parts)
+        return b"".join(body)
 
     def _feed(self, data: bytes) -> bool:
         """Whether llhttp has stopped because another protocol may follow."""
@@ -213,6 +213,17 @@ class RequestParser:
 
     def on_message_complete(self) -> None:
         self.ended = True
+
+
+def _end_of_piece(unread: bytes, start: int) -> int:
+    """Behind the next blank line, or where one may have begun. Pieces are small: chunks of a byte each would take many
+    times their size while they are put together."""
+    limit = min(len(unread), start + _MAX_PIECE_BYTES)
+    end = unread.find(_BLANK, start, limit)
+    if end >= 0:
+        return end + len(_BLANK)
+    begun = next(size for size in (3, 2, 1, 0) if unread.endswith(_BLANK[:size], start, limit))
+    return limit - begun
 
 
 def path_of(target: bytes) -> str:
