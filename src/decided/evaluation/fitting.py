@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from statistics import mean, stdev
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from decided.contract.temperature import COOLEST, HOTTEST, apply
 
@@ -56,6 +57,32 @@ class Judged(NamedTuple):
     right: int
 
 
+class LogShares(NamedTuple):
+    """The same rows for the fit: the logarithms of what each option got of the largest, and of none where a row has no
+    such option; and the right ones."""
+
+    of_options: NDArray[np.float64]
+    right: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, judged: Sequence[Judged]) -> "LogShares":
+        table = np.full((len(judged), max(len(row.weights) for row in judged)), -np.inf)
+        for logs, row in zip(table, judged, strict=True):
+            shares = np.array(row.weights, np.float64)
+            logs[: len(shares)] = np.log(np.maximum(shares / shares.max(), _LEAST_SHARE))
+        return cls(table, np.array([row.right for row in judged]))
+
+    def some(self, rows: slice | NDArray[np.bool_]) -> "LogShares":
+        return LogShares(self.of_options[rows], self.right[rows])
+
+    def surprises(self, temperature: float) -> NDArray[np.float64]:
+        """Minus the logarithm of what the right option gets, by row. The largest of the logarithms is 0, so nothing can
+        overflow."""
+        softened = self.of_options / temperature
+        found: NDArray[np.float64] = np.log(np.exp(softened).sum(axis=1))
+        return found - softened[np.arange(len(self.right)), self.right]
+
+
 class Bin(NamedTuple):
     """The rows whose top option got about the same probability."""
 
@@ -70,43 +97,37 @@ def fit(judged: Sequence[Judged]) -> Fit:
     before = figures(judged, 1.0)
     if len(judged) < LEAST_ROWS:
         return Fit(len(judged), 1.0, before, before, f"kept at 1: fewer than {LEAST_ROWS} rows")
-    logs = [([math.log(max(share, _LEAST_SHARE)) for share in _relative(row.weights)], row.right) for row in judged]
+    logs = LogShares.of(judged)
     found = _likeliest(logs)
     if found is None:
         return Fit(len(judged), 1.0, before, before, "kept at 1: no other temperature is better")
     if found < 1.01 * COOLEST:
         return Fit(len(judged), 1.0, before, before, "kept at 1: too few errors to fit")
-    held_back = [
-        (number, _likeliest([one for other, one in enumerate(logs) if other % _FOLDS != number]) or 1.0)
-        for number in range(_FOLDS)
-    ]
+    folds = np.arange(len(judged)) % _FOLDS
+    held_back = [(number, _likeliest(logs.some(folds != number)) or 1.0) for number in range(_FOLDS)]
     softened = [
         Judged(apply(row.weights, temperature), row.right)
         for number, temperature in held_back
         for row in judged[number::_FOLDS]
     ]
     after = figures(softened, 1.0)
-    gains = [
-        _surprise(*one, 1.0) - _surprise(*one, temperature)
-        for number, temperature in held_back
-        for one in logs[number::_FOLDS]
-    ]
-    if mean(gains) <= stdev(gains) / math.sqrt(len(gains)) or after.calibration_error > before.calibration_error:
+    fresh = [(logs.some(slice(number, None, _FOLDS)), temperature) for number, temperature in held_back]
+    gains = np.concatenate([rows.surprises(1.0) - rows.surprises(temperature) for rows, temperature in fresh])
+    if gains.mean() <= gains.std(ddof=1) / math.sqrt(len(gains)) or after.calibration_error > before.calibration_error:
         return Fit(len(judged), 1.0, before, before, "kept at 1: on rows held back no other temperature is better")
     note = "the highest allowed: on these rows the model does no better than guessing" if found > 0.99 * HOTTEST else ""
     return Fit(len(judged), round(found, 4), before, after, note)
 
 
-def _likeliest(logs: Sequence[tuple[Sequence[float], int]]) -> float | None:
+def _likeliest(logs: LogShares) -> float | None:
     """The temperature at which the right answers are most likely, if any is better than 1."""
 
     def loss(log_temperature: float) -> float:
-        temperature = math.exp(log_temperature)
-        return math.fsum(_surprise(row, right, temperature) for row, right in logs)
+        return float(logs.surprises(math.exp(log_temperature)).sum())
 
     # The loss is convex in 1/T, so in log T it has one valley: a search that narrows it down cannot miss.
     found = golden_section(loss, math.log(COOLEST), math.log(HOTTEST))
-    return None if loss(found) > loss(0.0) - 1e-9 * len(logs) else math.exp(found)
+    return None if loss(found) > loss(0.0) - 1e-9 * len(logs.right) else math.exp(found)
 
 
 def golden_section(function: Callable[[float], float], low: float, high: float, tolerance: float = 1e-4) -> float:
@@ -131,10 +152,7 @@ def figures(judged: Sequence[Judged], temperature: float) -> Figures:
     model is and how often it is right, over 15 bins of equal width."""
     if not judged:
         return Figures(0.0, 0.0, 0.0)
-    losses = [
-        _surprise([math.log(max(share, _LEAST_SHARE)) for share in _relative(row.weights)], row.right, temperature)
-        for row in judged
-    ]
+    losses = LogShares.of(judged).surprises(temperature)
     bins = [one for one in reliability(judged, temperature) if one.rows]
     hits = math.fsum(one.rows * one.accuracy for one in bins)
     error = math.fsum(one.rows * abs(one.accuracy - one.confidence) for one in bins)
@@ -156,13 +174,3 @@ def reliability(judged: Iterable[Judged], temperature: float) -> list[Bin]:
         Bin(count, total / count, hit / count) if count else Bin(0, 0.0, 0.0)
         for count, total, hit in zip(rows, sure, hits, strict=True)
     ]
-
-
-def _relative(weights: Sequence[float]) -> list[float]:
-    top = float(max(weights))
-    return [float(weight) / top for weight in weights]
-
-
-def _surprise(logs: Sequence[float], right: int, temperature: float) -> float:
-    """Minus the logarithm of what the right option gets. The largest of `logs` is 0, so nothing can overflow."""
-    return math.log(math.fsum(math.exp(value / temperature) for value in logs)) - logs[right] / temperature
