@@ -18,7 +18,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 START_TIMEOUT_S = 120.0
-MEASURED = any(name.startswith("COVERAGE_PROCESS") for name in os.environ)
+TRACED = "COVERAGE_PROCESS"
+"""How the variables begin that have a process write down which lines it ran."""
 OWN = "own"
 PATIENCE_S = 120.0
 """How long a reply is waited for: longer than any machine takes, so that no test hangs on its speed."""
@@ -47,6 +48,7 @@ class Reply:
 class Server:
     process: "subprocess.Popen[bytes]"
     log_path: Path
+    is_traced: bool = False
     port: int = 0
     host: str = "127.0.0.1"
     _position: int = field(default=0, repr=False)
@@ -106,8 +108,8 @@ class Server:
             return read_all(connection)
 
     def end(self) -> None:
-        """End the process, whatever it does; where coverage is measured, let it write that down before."""
-        if MEASURED and self.process.poll() is None:
+        """End the process, whatever it does; if it is traced, let it write down what it ran before."""
+        if self.is_traced and self.process.poll() is None:
             self.process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(5)
@@ -138,17 +140,24 @@ def start(
     front: str = OWN,
 ) -> Server:
     """Start a server process without waiting for it to listen. What speaks HTTP there is our own listener, or the
-    application of `decided.asgi` under the server that `front` names."""
+    application of `decided.asgi` under the server that `front` names.
+
+    Coverage is of those with a fake model and our own listener. Tracing takes a second of every start, and the others
+    run hardly a line that these and the tests of `tests/asgi` and `tests/embedded` do not.
+    """
     import tempfile
 
     handle, name = tempfile.mkstemp(prefix="decided-", suffix=".log")
     environment = {key: value for key, value in os.environ.items() if not key.startswith("SERVICE_")} | (env or {})
+    is_traced = front == OWN and module != "decided" and any(name.startswith(TRACED) for name in environment)
+    if not is_traced:
+        environment = {key: value for key, value in environment.items() if not key.startswith(TRACED)}
     program = [module] if front == OWN else ["tests.support.asgi_server", front]
     with os.fdopen(handle, "wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", *program, "serve", *flags], cwd=ROOT, env=environment, stdout=log, stderr=log
         )
-    return Server(process, Path(name))
+    return Server(process, Path(name), is_traced)
 
 
 @contextmanager
