@@ -142,15 +142,16 @@ def start(
     """Start a server process without waiting for it to listen. What speaks HTTP there is our own listener, or the
     application of `decided.asgi` under the server that `front` names.
 
-    Coverage is of those with a fake model and our own listener. Tracing takes a second of every start, and the others
-    run hardly a line that these and the tests of `tests/asgi` and `tests/embedded` do not.
+    Coverage leaves out those with another listener or the embedded model: tracing takes a second of every start, and
+    they run hardly a line that the tests of `tests/asgi` and `tests/embedded` do not.
     """
     import tempfile
 
     handle, name = tempfile.mkstemp(prefix="decided-", suffix=".log")
     environment = {key: value for key, value in os.environ.items() if not key.startswith("SERVICE_")} | (env or {})
-    is_traced = front == OWN and module != "decided" and any(name.startswith(TRACED) for name in environment)
-    if not is_traced:
+    is_traced = any(name.startswith(TRACED) for name in environment)
+    if front != OWN or any(flag.startswith("embedded") for flag in flags):
+        is_traced = False
         environment = {key: value for key, value in environment.items() if not key.startswith(TRACED)}
     program = [module] if front == OWN else ["tests.support.asgi_server", front]
     with os.fdopen(handle, "wb") as log:
