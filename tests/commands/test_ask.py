@@ -213,3 +213,11 @@ def test_help_teaches_by_example(decided: Run) -> None:
     done = decided("ask", "--help")
     assert done.code == 0
     assert "try it:" in done.out
+
+
+def test_help_offers_nothing_that_only_a_server_does(decided: Run) -> None:
+    offered = decided("ask", "--help").out
+    assert "--threads" in offered
+    for only_to_serve in ("--port", "--max-connections", "--worker-grace-s", "--audit-log", "--outcomes", "--shadow"):
+        assert only_to_serve in decided("serve", "--help").out
+        assert only_to_serve not in offered

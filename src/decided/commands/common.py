@@ -7,8 +7,9 @@ from pathlib import Path
 from decided.settings import default_of, flag, flag_settings, variable
 
 ONLY_TO_SERVE = frozenset(
-    {"host", "port", "max_in_flight", "max_body_bytes", "page", "outcomes", "keep_texts"}
-    | {"audit_log", "audit", "audit_key_file", "audit_max_bytes"}
+    {"host", "port", "max_in_flight", "max_connections", "max_body_bytes", "worker_grace_s", "page"}
+    | {"outcomes", "keep_texts", "audit_log", "audit", "audit_key_file", "audit_max_bytes"}
+    | {"shadow", "shadow_share", "shadow_log"}
 )
 
 
