@@ -4,6 +4,10 @@ BIN := .venv/bin
 UV := 0.13.7
 INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python
 
+# Some environments forbid Python to keep what it compiled. The tests start hundreds of processes: each would compile
+# hundreds of modules again.
+export PYTHONDONTWRITEBYTECODE :=
+
 TORCH := 2.13.0
 RAY := 2.55.0
 
