@@ -1,7 +1,9 @@
 """Servers that the tests of the contract share."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ from tests.spec.fronts import fronts_for, is_left_out
 from tests.support.server import OWN, Server, running_server
 
 SMALL_BODY = 2000
+Shared = Callable[..., Server]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -32,47 +35,57 @@ def front(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def server(front: str) -> Iterator[Server]:
+def shared() -> Iterator[Shared]:
+    """The server that was started with the same arguments before, or a new one. Every file goes through all fronts, and
+    with each change of it pytest makes the fixtures below anew: their servers are kept for the next file."""
+    started: dict[str, Server] = {}
+    with ExitStack() as running:
+
+        def get(*flags: str, **more: Any) -> Server:
+            key = repr((flags, sorted(more.items())))
+            if key not in started:
+                started[key] = running.enter_context(running_server(*flags, **more))
+            return started[key]
+
+        yield get
+
+
+@pytest.fixture(scope="session")
+def server(front: str, shared: Shared) -> Server:
     """A server with the fake model, default settings and no key. The one of all other tests has our own front alone."""
-    with running_server(front=front) as running:
-        yield running
+    return shared(front=front)
 
 
 @pytest.fixture(scope="session")
-def keyed(front: str) -> Iterator[Server]:
+def keyed(front: str, shared: Shared) -> Server:
     """A server that requires KEY."""
-    with running_server(env={"SERVICE_API_KEY": KEY}, front=front) as running:
-        yield running
+    return shared(env={"SERVICE_API_KEY": KEY}, front=front)
 
 
 @pytest.fixture(scope="session")
-def strict(front: str) -> Iterator[Server]:
+def strict(front: str, shared: Shared) -> Server:
     """A server that refuses for every reason: it has a key, one place and a low body limit."""
     env = {"SERVICE_API_KEY": KEY, "SERVICE_MAX_BODY_BYTES": str(SMALL_BODY)}
-    with running_server("--max-in-flight", "1", env=env, front=front) as running:
-        yield running
+    return shared("--max-in-flight", "1", env=env, front=front)
 
 
 @pytest.fixture(scope="session")
-def narrow(front: str) -> Iterator[Server]:
+def narrow(front: str, shared: Shared) -> Server:
     """A server with one place and little time, whose model takes one question at a time."""
     flags = ("--max-in-flight", "1", "--request-timeout-s", "1")
-    with running_server(*flags, env={"FAKE_TOKEN_BUDGET": "10"}, front=front) as running:
-        yield running
+    return shared(*flags, env={"FAKE_TOKEN_BUDGET": "10"}, front=front)
 
 
 @pytest.fixture(scope="session")
-def single(front: str) -> Iterator[Server]:
+def single(front: str, shared: Shared) -> Server:
     """A server with one place and all the time, whose model takes one question at a time."""
-    with running_server("--max-in-flight", "1", env={"FAKE_TOKEN_BUDGET": "10"}, front=front) as running:
-        yield running
+    return shared("--max-in-flight", "1", env={"FAKE_TOKEN_BUDGET": "10"}, front=front)
 
 
 @pytest.fixture(scope="session")
-def one_by_one(front: str) -> Iterator[Server]:
+def one_by_one(front: str, shared: Shared) -> Server:
     """A server with many places, whose model takes one question at a time."""
-    with running_server(env={"FAKE_TOKEN_BUDGET": "10"}, front=front) as running:
-        yield running
+    return shared(env={"FAKE_TOKEN_BUDGET": "10"}, front=front)
 
 
 @pytest.fixture(scope="session")
@@ -84,7 +97,6 @@ def lifeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def remote(lifeline: Path, front: str) -> Iterator[Server]:
+def remote(lifeline: Path, front: str, shared: Shared) -> Server:
     """A server with a remote engine."""
-    with running_server("--model", f"fake-remote:{lifeline}", module=HOME, front=front) as running:
-        yield running
+    return shared("--model", f"fake-remote:{lifeline}", module=HOME, front=front)
