@@ -31,7 +31,7 @@ from decided.web import connection, listener, parser
 from decided.web.playground import Playground
 from decided.web.routes import App
 from tests.support.precision import AGREEMENT, documented_server
-from tests.support.server import Server, running_server
+from tests.support.server import Server, running_server, untraced
 
 T = TypeVar("T")
 
@@ -334,8 +334,9 @@ def run_curl(server: Server, block: Block) -> str:
 
 
 def environment() -> dict[str, str]:
-    """The environment of a newcomer: no proxies in between, no settings of a client."""
-    kept = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+    """The environment of a newcomer: no proxies in between, no settings of a client. Nor is such a process traced: what
+    the docs show, other tests run in their own."""
+    kept = {name: value for name, value in untraced({**os.environ}).items() if not name.lower().endswith("_proxy")}
     return {name: value for name, value in kept.items() if not name.startswith(("TYPESAFE_", "SERVICE_"))}
 
 

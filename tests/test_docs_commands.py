@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.precision import AGREEMENT, FLOAT32, documented_server
+from tests.support.precision import AGREEMENT, DOCUMENTED, documented_server
 from tests.support.server import ROOT, Server
 from tests.test_docs import ADDRESS, Block, blocks, environment
 
@@ -57,7 +57,8 @@ def output(block: Block, folder: Path, server: Server) -> str:
 
 
 def plain_environment() -> dict[str, str]:
-    return environment() | FLOAT32 | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]), "PYTHONUTF8": "1"}
+    path = os.pathsep.join([str(ROOT), str(ROOT / "src")])
+    return environment() | DOCUMENTED | {"PYTHONPATH": path, "PYTHONUTF8": "1"}
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """What is taken from the page works elsewhere: the curl command, the Python program, the link."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -15,6 +14,7 @@ from tests.page.browser import PATIENCE_S, Playground, link_to, open_backend, pi
 from tests.page.conftest import KEY
 from tests.support.server import ROOT, Server
 from tests.test_docs import ADDRESS, ANSWER, blocks
+from tests.test_docs import environment as newcomer
 
 AWKWARD = """It's "quoted", costs $HOME and `ls`,
 JSON
@@ -27,7 +27,7 @@ JSON_STATE = '{"n": 12345678901234567890, "path": "a\\/b", "ok": true, "none": n
 
 def run(command: list[str], text: str, **environment: str) -> str:
     """What a program of the clipboard prints, in the environment of a newcomer."""
-    env = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")} | environment
+    env = newcomer() | environment
     done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=PATIENCE_S, env=env)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout

@@ -123,6 +123,11 @@ class Server:
         return self.process.wait(timeout)
 
 
+def untraced(environment: dict[str, str]) -> dict[str, str]:
+    """Without what has a process write down which lines it ran."""
+    return {name: value for name, value in environment.items() if not name.startswith(TRACED)}
+
+
 def read_all(connection: socket.socket) -> bytes:
     parts = []
     try:
@@ -151,8 +156,7 @@ def start(
     environment = {key: value for key, value in os.environ.items() if not key.startswith("SERVICE_")} | (env or {})
     is_traced = any(name.startswith(TRACED) for name in environment)
     if front != OWN or any(flag.startswith("embedded") for flag in flags):
-        is_traced = False
-        environment = {key: value for key, value in environment.items() if not key.startswith(TRACED)}
+        is_traced, environment = False, untraced(environment)
     program = [module] if front == OWN else ["tests.support.asgi_server", front]
     with os.fdopen(handle, "wb") as log:
         process = subprocess.Popen(
