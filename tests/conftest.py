@@ -15,6 +15,7 @@ if (
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 LONGEST = """
+    test_worded test_causal test_features
     test_docs_commands test_invariance test_teach test_batch_stream test_llamacpp test_bounds test_faults test_fuzz
     test_conformance test_limits test_sharing test_many test_run_resumed test_product_owner test_capacity test_docs
     test_editing test_outcomes test_backend_developer test_servers test_asking test_evidence test_lifecycle
