@@ -23,10 +23,17 @@ LONGEST = """
 """.split()  # noqa: SIM905
 """Files are begun in this order: one that takes long and comes last would keep one core busy while others are idle."""
 
+ELSEWHERE = {"page", "personas", "spec", "test_bounds", "test_faults", "test_fuzz"}
+"""Folders and files of tests that reach our code in other processes alone. To trace their own would find nothing, and
+would have the libraries of their clients run at a third of their speed."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path.stem, len(LONGEST)))
+    for item in items:
+        if ELSEWHERE & {item.path.parent.name, item.path.stem}:
+            item.add_marker("no_cover")
 
 
 @pytest.fixture(scope="session")
