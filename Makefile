@@ -11,8 +11,9 @@ export PYTHONDONTWRITEBYTECODE :=
 TORCH := 2.13.0
 RAY := 2.55.0
 
-# Four at a time, a file each, the longest first (tests/conftest.py): most tests wait for a server more than they work.
-PYTEST := -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+# Some files at a time, the longest first (tests/conftest.py). Most tests wait for a server more than they work: four on
+# two cores. Those of models compute all the time, and each process that runs them has to load a lot first: two.
+PYTEST := -m pytest --dist loadfile --no-loadscope-reorder -n
 MEASURED := --cov --cov-append --cov-report= --cov-fail-under=0
 
 # Where it can matter which processor the embedded model runs on. What a run costs does not depend on it.
@@ -28,7 +29,7 @@ endif
 COMMA := ,
 WITH := $(subst $() $(),$(COMMA),$(strip $(EXTRAS)))
 
-.PHONY: install serve test test-torch test-without-vnni test-ray coverage check numbers pictures eval-model lock sbom clean
+.PHONY: install serve test test-torch test-without-vnni test-ray coverage measured measured-torch check numbers pictures eval-model lock sbom clean
 
 install: .venv/installed  ## into .venv; with libraries that only some parts need: make install EXTRAS="parquet excel"
 ifneq ($(WITH),)
@@ -57,7 +58,7 @@ serve: install
 	$(BIN)/decided serve
 
 test: .venv/installed-dev  ## all that the README needs; some of it: make test ARGS="tests/spec -k capacity"
-	$(BIN)/python $(PYTEST) $(ARGS)
+	$(BIN)/python $(PYTEST) 4 $(ARGS)
 
 .venv-torch/installed: requirements.lock requirements-torch.lock pyproject.toml
 	$(PYTHON) -m venv .venv-torch
@@ -70,7 +71,7 @@ test: .venv/installed-dev  ## all that the README needs; some of it: make test A
 
 test-torch: .venv-torch/installed  ## what needs PyTorch, in an environment of its own; without it, a failure
 	.venv-torch/bin/python -c "import gliclass, laya, opendecider, peft, torch, transformers"
-	OMP_NUM_THREADS=1 .venv-torch/bin/python $(PYTEST) tests/torch tests/training -m 'torch and not slow' $(ARGS)
+	OMP_NUM_THREADS=1 .venv-torch/bin/python $(PYTEST) 2 tests/torch tests/training -m 'torch and not slow' $(ARGS)
 
 .venv-ray/installed: requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv-ray
@@ -83,13 +84,20 @@ test-ray: .venv-ray/installed  ## decided run --ray, on a local Ray; not part of
 	.venv-ray/bin/python -m pytest tests/commands/test_run_ray.py -m ray
 
 test-without-vnni: .venv/installed-dev  ## the embedded model as x86 processors without VNNI serve it, on any machine
-	PYTHONPATH=$(CURDIR)/tests/support/without_vnni $(BIN)/python $(PYTEST) $(EMBEDDED_TESTS)
+	PYTHONPATH=$(CURDIR)/tests/support/without_vnni $(BIN)/python $(PYTEST) 2 $(EMBEDDED_TESTS)
 
-coverage:  ## branch coverage of all tests, with a floor
-	rm -f .coverage .coverage.*
-	$(MAKE) test ARGS="$(MEASURED)"
-	$(MAKE) test-torch ARGS="$(MEASURED)"
+coverage: .venv/installed-dev .venv-torch/installed  ## branch coverage of all tests, with a floor
+	rm -f .coverage .coverage.* .coverage-torch .coverage-torch.*
+	$(MAKE) -j 2 --output-sync measured measured-torch
+	$(BIN)/coverage combine --quiet --append .coverage-torch
 	$(BIN)/coverage report
+
+# Both at a time: while the tests of one wait for their servers, those of the other compute.
+measured:
+	$(MAKE) test ARGS="$(MEASURED)"
+
+measured-torch:
+	COVERAGE_FILE=.coverage-torch $(MAKE) test-torch ARGS="$(MEASURED)"
 
 numbers: .venv/installed-dev  ## after a change of the model: write all numbers of the docs and golden files anew
 	$(BIN)/python -m tests.numbers
@@ -120,4 +128,4 @@ sbom: install  ## what is shipped, as CycloneDX: deploy/supply-chain.md
 	$(BIN)/python deploy/sbom.py > sbom.cdx.json
 
 clean:
-	rm -rf .venv .venv-torch .venv-ray .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-torch .venv-ray .coverage .coverage.* .coverage-torch .coverage-torch.* .mypy_cache .pytest_cache .ruff_cache .hypothesis
