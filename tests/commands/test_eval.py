@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.commands.conftest import Run
+from tests.page.browser import chromium
 from tests.support.scripted_server import ReceivedRequest, Scripted, scripted_server
 from tests.support.server import Server
 from tests.test_calibrate import CHOICE, NOUL, labels, written
@@ -211,14 +211,13 @@ def test_the_page_is_whole_and_asks_nothing_of_the_network(decided: Run, tmp_pat
     assert all("nan" not in number and "inf" not in number for number in numbers)
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Debian's Chromium")
 def test_the_page_in_a_real_browser(decided: Run, path: Path, tmp_path: Path) -> None:
     html = tmp_path / "report.html"
     assert decided("eval", path, "--html", html).code == 0
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
     flags += ["--disable-component-update", "--disable-sync", f"--user-data-dir={tmp_path / 'browser'}"]
     done = subprocess.run(
-        ["chromium", *flags, "--enable-logging=stderr", "--dump-dom", html.as_uri()],
+        [chromium(), *flags, "--enable-logging=stderr", "--dump-dom", html.as_uri()],
         capture_output=True,
         text=True,
         timeout=60,

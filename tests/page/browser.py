@@ -2,14 +2,17 @@
 
 import base64
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, expect, sync_playwright
 
+REQUIRED = "DECIDED_TEST_BROWSER"
 PATIENCE_S = 120.0
 """As long as the servers of these tests may take: no test hangs on the speed of the machine."""
 
@@ -31,9 +34,13 @@ _REPORT_VIOLATIONS = """addEventListener("securitypolicyviolation",
     (event) => console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`))"""
 
 
-def chromium() -> str | None:
-    """Where the browser is, if there is one."""
-    return next((path for name in _NAMES if (path := shutil.which(name))), None)
+def chromium() -> str:
+    """Where the browser is. Without one a test is skipped, or fails where one is required."""
+    found = next((path for name in _NAMES if (path := shutil.which(name))), None)
+    if found is None:
+        assert not os.environ.get(REQUIRED), f"{REQUIRED} is set and there is no Chromium"
+        pytest.skip("Chromium is not installed (Debian: apt-get install chromium)")
+    return found
 
 
 @contextmanager

@@ -1,25 +1,20 @@
 """One browser and one server for all tests of the page; a fresh window for each."""
 
-import os
 from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser
 
 from decided.settings import Settings
-from tests.page.browser import Playground, chromium, launched, open_backend
+from tests.page.browser import Playground, launched, open_backend
 from tests.support.server import Server, running_server
 
 KEY = "page-key-0123456789"
 FOREIGN_KEY = "ключ-ç-鍵"  # as bytes, a key may be anything
-REQUIRED = "DECIDED_TEST_BROWSER"
 
 
 @pytest.fixture(scope="package")  # not longer: while Playwright runs, no other event loop can
 def browser() -> Iterator[Browser]:
-    if chromium() is None:
-        assert not os.environ.get(REQUIRED), f"{REQUIRED} is set and there is no Chromium"
-        pytest.skip("Chromium is not installed (Debian: apt-get install chromium)")
     with launched() as running:
         yield running
 
