@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.page.conftest import browser as browser
-from tests.support.server import ROOT, Server, running_server, untraced
+from tests.support.server import ROOT, Server, running_server
 
 PATIENCE_S = 300
 Program = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -24,7 +24,7 @@ anger: {type: score, instructions: How angry is it, criteria: [calm, annoyed, fu
 
 
 def environment() -> dict[str, str]:
-    kept = {name: value for name, value in untraced({**os.environ}).items() if not name.startswith("SERVICE_")}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SERVICE_")}
     return kept | {"SERVICE_MODEL": "embedded:small", "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "120"}
 
 
