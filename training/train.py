@@ -84,11 +84,16 @@ def losses(
     return (loss * valid).sum() / valid.sum(), ((plain * labelled).sum() / labelled.sum().clamp(min=1)).detach()
 
 
+def trained(net: Network) -> dict[str, nn.Parameter]:
+    """The weights that learn, by name."""
+    return {name: p for name, p in net.named_parameters() if p.requires_grad}
+
+
 def groups(net: Network, rate: float, decay: float) -> list[dict[str, object]]:
     """Lower layers, which already know English, move more slowly; norms and biases are not decayed."""
     depth = len(net.layers)
     found: dict[tuple[int, bool], list[nn.Parameter]] = {}
-    for name, p in net.named_parameters():
+    for name, p in trained(net).items():
         if name.startswith("layers."):
             below = depth - 1 - int(name.split(".")[1])
         else:
@@ -148,7 +153,7 @@ def working_kernels(net: Network, device: torch.device, shape: Shape, batch: Bat
 
 def averaged(net: Network, average: list[Tensor]) -> dict[str, np.ndarray]:
     """All weights by name, the trained ones as their average."""
-    named = dict(zip((n for n, _ in net.named_parameters()), average, strict=True))
+    named = dict(zip(trained(net), average, strict=True))
     return {n: named.get(n, t).half().cpu().numpy() for n, t in net.state_dict().items()}
 
 
@@ -166,9 +171,10 @@ def train(args: argparse.Namespace) -> None:
         assert architecture == net.architecture, architecture
         assert all(name.startswith("head") for name in missing), missing
     net.to(device)
+    net.word.requires_grad_(not args.keep_words)
     teacher = restored(args.teacher).to(device).eval().requires_grad_(False) if args.teacher else None
     optimiser = torch.optim.AdamW(groups(net, args.lr, args.layer_decay), betas=(0.9, 0.98), fused=cuda)
-    live: list[Tensor] = list(net.parameters())
+    live: list[Tensor] = list(trained(net).values())
     average = [p.detach().clone() for p in live]
     args.out.mkdir(parents=True, exist_ok=True)
     ahead = 4 if args.workers else None
@@ -251,6 +257,7 @@ def main() -> None:
     parser.add_argument("--architecture", choices=ARCHITECTURES, default="gte-small")
     parser.add_argument("--base", type=Path, help="pretrained encoder, made by training.base")
     parser.add_argument("--start", type=Path, help="go on from these weights")
+    parser.add_argument("--keep-words", action="store_true", help="leave the table of words as it is")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--name", default="run")
     parser.add_argument("--seconds", type=float, default=math.inf, help="the rate falls to nothing in this time")

@@ -18,7 +18,7 @@ from training.base import by_distance
 from training.batches import BLOCK, GROUPS, Draw, Packer, Shape, drawn, shares
 from training.evaluate import answer
 from training.network import Kernels, Network, log_softmax, restored, visible, who_sees
-from training.train import agrees, averaged, losses, pace, targets
+from training.train import agrees, averaged, groups, losses, pace, targets, trained
 from training.weights import save
 
 pytestmark = pytest.mark.torch
@@ -225,3 +225,14 @@ def test_a_few_steps_lower_the_loss_and_the_weights_come_back(tmp_path: Path, mo
     with torch.no_grad():
         ours, theirs = (log_softmax(n(batch, kernels), batch)[:4] for n in (net, again))
     assert torch.allclose(ours, theirs, atol=0.05)
+
+
+def test_what_does_not_learn_is_kept_as_it_is() -> None:
+    net = tiny()
+    net.word.requires_grad_(False)
+    assert len(trained(net)) == len(list(net.parameters())) - 1
+    moved = {id(p) for group in groups(net, 1e-3, 0.95) for p in group["params"]}  # type: ignore[attr-defined]
+    assert moved == {id(p) for p in trained(net).values()}
+    kept = averaged(net, [torch.zeros_like(p) for p in trained(net).values()])
+    assert kept["word"].tolist() == net.word.half().tolist()
+    assert not any(kept[name].any() for name in trained(net))
