@@ -4,10 +4,13 @@ A server is started as `make serve` starts it (or `--url` names one), and every 
 are lines of JSON, plain or gzip: {"task", "state", "question", "answer"}; the tasks must not have been trained on.
 
   make eval-model DATA=folder-of-jsonl                    accuracy, calibration error, log-loss, by task and by type
+  ... ARGS="--model embedded:small"                       of another model
   ... ARGS="--reorder 200"                                also asks choices with their options turned round
   ... ARGS="--float32 40"                                 also asks 40 rows of a task of a server with --dtype float32
 
 Macro accuracy is the mean over tasks. The calibration error is over ten bins of the top probability, all rows together.
+Decided is the share of the rows that can be acted on, the surest first, with 95 % of them right; high is the share of
+the right answers that have a probability of 0.9 or more.
 """
 
 import argparse
@@ -34,6 +37,8 @@ from report import progress, table, write_json
 BINS = 10
 FEW_OPTIONS = 10
 CONNECTIONS = 4
+SURE_ENOUGH = 0.95
+HIGH = 0.9
 TIMEOUT_S = 300
 
 Row = dict[str, Any]
@@ -87,7 +92,7 @@ class Asker:
 
 @contextlib.contextmanager
 def served(*flags: str) -> Iterator[str]:
-    """The address of a server with the model in the package, on all cores, as `make serve` starts it."""
+    """The address of a server on all cores, as `make serve` starts it."""
     command = [sys.executable, "-m", "decided", "serve", "--host", HOST, "--log-level", "warning", *flags]
     server = start("decided", command, Cores(frozenset(), frozenset()))
     try:
@@ -122,6 +127,16 @@ def calibration_error(judged: Sequence[Judged]) -> float:
     return sum(abs(sum(gaps)) for gaps in bins.values()) / len(judged)
 
 
+def decided(judged: Sequence[Judged]) -> float:
+    """The largest share of the rows, the surest first, of which `SURE_ENOUGH` are right."""
+    found = hits = 0
+    for count, j in enumerate(sorted(judged, key=lambda j: -max(j.shares)), 1):
+        hits += j.hit
+        if hits >= SURE_ENOUGH * count:
+            found = count
+    return found / len(judged)
+
+
 def figures(judged: Sequence[Judged]) -> dict[str, float]:
     return {
         "rows": len(judged),
@@ -129,6 +144,8 @@ def figures(judged: Sequence[Judged]) -> dict[str, float]:
         "log_loss": mean(-log(max(j.shares[j.right], 1e-9)) for j in judged),
         "calibration_error": calibration_error(judged),
         "guessing": mean(1 / len(j.shares) for j in judged),
+        "decided": decided(judged),
+        "high": mean(max(j.shares) >= HIGH for j in judged if j.hit) if any(j.hit for j in judged) else 0.0,
     }
 
 
@@ -168,12 +185,10 @@ def rounding(judged: Sequence[Judged], exact: Sequence[Judged]) -> dict[str, flo
 def show(judged: Sequence[Judged]) -> dict[str, Any]:
     parts = {**grouped(judged, "task"), **{f"all {k}": v for k, v in grouped(judged, "type").items()}, "all": judged}
     found = {name: figures(own) for name, own in parts.items()}
-    head = ["task", "rows", "accuracy", "guessing", "log-loss", "calibration error"]
-    rows = [
-        [name, f"{f['rows']:.0f}", *(f"{f[k]:.3f}" for k in ("accuracy", "guessing", "log_loss", "calibration_error"))]
-        for name, f in found.items()
-    ]
-    print(table(head, rows))
+    shown = {"accuracy": "accuracy", "guessing": "guessing", "log-loss": "log_loss",
+             "calibration error": "calibration_error", "decided": "decided", "high": "high"}  # fmt: skip
+    rows = [[name, f"{f['rows']:.0f}", *(f"{f[key]:.3f}" for key in shown.values())] for name, f in found.items()]
+    print(table(["task", "rows", *shown], rows))
     print(f"\nmacro accuracy over {len(grouped(judged, 'task'))} tasks: {macro(judged):.4f}")
     return {"parts": found, "macro": macro(judged), "tops": [[round(max(j.shares), 4), int(j.hit)] for j in judged]}
 
@@ -181,6 +196,7 @@ def show(judged: Sequence[Judged]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, nargs="+", help="files of labelled rows, or folders of them")
+    parser.add_argument("--model", default="embedded", help="serve this model, as in `decided serve --model`")
     parser.add_argument("--url", help="a server that runs already, in place of one started here")
     parser.add_argument("--rows", type=int, default=sys.maxsize, help="rows of a file, the first ones (default: all)")
     parser.add_argument("--reorder", type=int, default=0, metavar="N", help="choices to ask again, options reversed")
@@ -189,7 +205,7 @@ def main() -> None:
     args = parser.parse_args()
     paths = [p for given in args.data for p in (sorted(given.glob("*.jsonl*")) if given.is_dir() else [given])]
     with contextlib.ExitStack() as stack:
-        asker = Asker(args.url or stack.enter_context(served()))
+        asker = Asker(args.url or stack.enter_context(served("--model", args.model)))
         judged = asked(asker, list(read(paths, args.rows)), "asking")
         results = show(judged)
         if args.reorder:
@@ -197,7 +213,7 @@ def main() -> None:
             print("options reversed: {changed:.2%} of {rows} answers change".format(**results["reordered"]))
             print("largest difference of a probability: {largest_difference:.1e}".format(**results["reordered"]))
     if args.float32:
-        with served("--dtype", "float32") as url:
+        with served("--model", args.model, "--dtype", "float32") as url:
             few = list(read(paths, min(args.rows, args.float32)))
             exact = asked(Asker(url), few, "asking in float32")
         results["rounding"] = rounding(first_of_each(judged, args.float32), exact)
