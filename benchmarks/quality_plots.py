@@ -1,6 +1,6 @@
 """The pictures of docs/model.md, from what quality.py wrote with --json.
 
-.venv/bin/python benchmarks/quality_plots.py dev.json docs/images
+cd docs/images && ../../.venv/bin/python ../../benchmarks/quality_plots.py dev.json reliability.png --sizes sizes.png
 """
 
 import argparse
@@ -23,7 +23,7 @@ RIVALS = {  # published: parameters in millions, accuracy on JevBench-240
     "jevhome-ettin-1b": (1000, 82.3),
 }
 GUESSING = 39.8
-RELEASED = {"decided-small-1": (33.0, 72.8), "decided-base-2": (110.0, 81.3)}
+RELEASED = {"decided-small-2": (33.0, 77.0), "decided-base-2": (110.0, 81.3)}
 
 
 def reliability(results: dict[str, Any], path: Path) -> None:
@@ -56,7 +56,7 @@ def sizes(path: Path) -> None:
         )
     for name, (size, ours) in RELEASED.items():
         axes.plot(size, ours, "o", color=INK, markersize=9)
-        axes.annotate(f"{name}: {ours:.1f}", (size, ours), (9, 5), textcoords="offset points", color=INK)
+        axes.annotate(f"{name}: {ours:.1f}", (size, ours), (9, -13), textcoords="offset points", color=INK)
     axes.set(xscale="log", xlim=(22, 1400), ylim=(35, 90), xlabel="million parameters", ylabel="JevBench-240 accuracy")
     axes.set_xticks([33, 100, 300, 1000], ["33", "100", "300", "1000"])
     axes.minorticks_off()
@@ -73,10 +73,12 @@ def _save(figure: Any, path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dev", type=Path)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("reliability", type=Path, help="the reliability diagram of what dev.json holds")
+    parser.add_argument("--sizes", type=Path, help="the released models beside others, by size")
     args = parser.parse_args()
-    reliability(json.loads(args.dev.read_text())["results"], args.folder / "model-reliability.png")
-    sizes(args.folder / "model-size.png")
+    reliability(json.loads(args.dev.read_text())["results"], args.reliability)
+    if args.sizes:
+        sizes(args.sizes)
 
 
 if __name__ == "__main__":

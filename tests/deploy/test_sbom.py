@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 NOTICE = (ROOT / "NOTICE").read_text()
 FOLDERS = {
     "decided-base-2": ROOT / "models/base/src/decided_model_base",
-    "decided-small-1": ROOT / "src/decided/weights",
+    "decided-small-2": ROOT / "src/decided/weights",
 }
 
 
