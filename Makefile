@@ -111,7 +111,8 @@ check: .venv/installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-eval-model: install  ## how good the served model is: make eval-model DATA=folder ARGS="--reorder 200"
+DATA ?= benchmarks/first_tries.jsonl
+eval-model: install  ## how good the served model is, on questions of ours or on yours: make eval-model DATA=folder
 	$(BIN)/python benchmarks/quality.py $(DATA) $(ARGS)
 
 lock: install  ## pin the newest releases that pyproject.toml admits
