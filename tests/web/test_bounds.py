@@ -59,7 +59,7 @@ ATTACKS: dict[str, tuple[Callable[[Server, Wire], None], Iterator[bytes]]] = {
     "a trailer": (no_preparation, endless(CHUNKS + b"0\r\nX: ", b"x")),
     "trailers": (no_preparation, endless(CHUNKS + b"0\r\n", b"X: y\r\n")),
     "an extension of a chunk": (no_preparation, endless(CHUNKS + b"1;x=", b"x")),
-    "a body in small chunks": (no_preparation, endless(CHUNKS, b"2\r\nxx\r\n", 2 * KEPT)),
+    "a body in small chunks": (no_preparation, endless(CHUNKS, b"2\r\nxx\r\n", 2**25)),
     "a body that nobody wants": (no_preparation, endless(head(LARGE, path="/nowhere"), b"x")),
     "a body while a probe takes its time": (no_preparation, endless(head(LARGE, method="GET", path="/ready"), b"x")),
 }
