@@ -23,7 +23,6 @@ ONE_OPTION: list[Question] = [Choice({"only": None}, "Which?"), Score(["only"], 
 MANY: list[Question] = [Choice({f"option {number}": None for number in range(30)}, "Which one?")]
 BARE: list[Question] = [Choice({"a": None, "b": None}), Noul(None, None)]
 ODD = "\x00\u2028 \U0001f600 [MASK] <|im_end|> <<LABEL>> </s>"
-LONGEST = LONG * 60
 NAMING = "An angry writer has technical bugs with order 7 and unwanted mail"
 """A state on which no model that reads it is indifferent."""
 THINGS = [
@@ -36,7 +35,7 @@ Says = Callable[[str, Question], Sequence[float]]
 """What the model's authors say to a question about a state: probabilities in the order of the options."""
 
 
-def hold(model: Model, longest: str = LONGEST, says: Says | None = None) -> None:
+def hold(model: Model, longest: str = LONG * 60, says: Says | None = None) -> None:
     """`longest` is a state that the model cannot read to its end. A model of random weights knows nothing, and which
     of its options is which cannot be told by asking: such a one needs `says`."""
     answers_are_complete_and_finite(model)
@@ -135,7 +134,7 @@ def alone_is_as_in_company(model: Model) -> None:
     assert alone[0] != alone[1]  # else anything would be alike
 
 
-def what_is_cut_is_reported(model: Model, longest: str = LONGEST) -> None:
+def what_is_cut_is_reported(model: Model, longest: str = LONG * 60) -> None:
     prepared = model.prepare(typed())
     assert not any(model.encode(prepared, STATES[1]).cuts)
     for once, twice in zip(*(_cuts_of_the_state(model, state) for state in (longest, longest * 2)), strict=True):
@@ -209,7 +208,7 @@ def features_are_of_the_state_alone(model: Model) -> None:
     """Whatever is asked in whatever order, whoever else is in the batch; and only where they are wanted."""
     if not getattr(model, "gives_features", False):
         return
-    states = [NAMING, *STATES, LONG]
+    states = [NAMING, *STATES, LONG, ""]
     wanted = _features(model, states, typed(), together=False)
     for questions, together in ((typed(), True), (typed()[::-1], True), ([*BARE, *typed()[:1]], False)):
         for one, other in zip(_features(model, states, questions, together), wanted, strict=True):

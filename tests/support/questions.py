@@ -6,8 +6,7 @@ import msgspec
 
 from decided.contract.types import Question
 
-LONG = "The parcel was late. " * 110
-"""Two windows of the embedded model, and more than one that takes 512 tokens can read."""
+LONG = "The parcel was late. " * 200
 
 STATES = [
     "I was charged twice for order 1182. Please give the money back today, or I will leave.",
