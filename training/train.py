@@ -60,20 +60,26 @@ def targets(batch: Batch, smoothing: tuple[float, float], spread: tuple[float, f
 
 
 def losses(
-    logits: Tensor, batch: Batch, target: Tensor, ordinal: float, taught: Tensor | None = None, trust: float = 0.0
+    logits: Tensor,
+    batch: Batch,
+    target: Tensor,
+    ordinal: float,
+    taught: Tensor | None = None,
+    trust: tuple[float, float] = (0.0, 0.0),
 ) -> tuple[Tensor, Tensor]:
     """The mean loss over rows, and the plain log-loss for the log.
 
     The cross-entropy of a score is joined by the squared distance between the cumulative distributions, so that a near
     miss costs less than a far one. With a teacher's log-probabilities (`taught`) the target is a mixture of the label
-    and what the teacher says: labels are noisy, and it has seen the others. Where the state is a stranger's there is no
-    label, and the teacher alone is right.
+    and what the teacher says: labels are noisy, and it has seen the others. It is trusted more on noisy rows than on
+    clean ones (`trust` has both). Where the state is a stranger's there is no label, and the teacher alone is right.
     """
     row, valid, strange = batch["mark_row"], batch["row_index"] >= 0, batch["row_strange"].bool()
     rows, options = valid.shape[0], batch["row_options"].float()
     log_p = log_softmax(logits, batch)
     if taught is not None:
-        trusted = torch.where(strange, 1.0, trust)[row]
+        of_label = torch.where(batch["row_clean"].bool(), trust[1], trust[0])
+        trusted = torch.where(strange, 1.0, of_label)[row]
         target = (1 - trusted) * target + trusted * taught.exp()
     loss = -torch.zeros(rows, device=logits.device).index_add(0, row, target * log_p)
     if ordinal:
@@ -82,6 +88,15 @@ def losses(
         loss = loss + ordinal * torch.where(batch["row_kind"] == SCORE, distance / (options - 1).clamp(min=1) * 2, 0.0)
     plain, labelled = -log_p[batch["row_gold"]], valid & ~strange
     return (loss * valid).sum() / valid.sum(), ((plain * labelled).sum() / labelled.sum().clamp(min=1)).detach()
+
+
+def said(teachers: list[Network], batch: Batch, kernels: Kernels) -> Tensor | None:
+    """What the teachers say together: the mean of their log-probabilities, which they share out anew."""
+    if not teachers:
+        return None
+    with torch.no_grad():
+        each = [log_softmax(teacher(batch, kernels), batch) for teacher in teachers]
+        return log_softmax(torch.stack(each).mean(0), batch)
 
 
 def trained(net: Network) -> dict[str, nn.Parameter]:
@@ -172,14 +187,14 @@ def train(args: argparse.Namespace) -> None:
         assert all(name.startswith("head") for name in missing), missing
     net.to(device)
     net.word.requires_grad_(not args.keep_words)
-    teacher = restored(args.teacher).to(device).eval().requires_grad_(False) if args.teacher else None
+    teachers = [restored(path).to(device).eval().requires_grad_(False) for path in args.teacher]
     optimiser = torch.optim.AdamW(groups(net, args.lr, args.layer_decay), betas=(0.9, 0.98), fused=cuda)
     live: list[Tensor] = list(trained(net).values())
     average = [p.detach().clone() for p in live]
     args.out.mkdir(parents=True, exist_ok=True)
     ahead = 4 if args.workers else None
     stream = DataLoader(
-        Stream(packer, args.order or args.seed, args.strange if teacher else 0.0),
+        Stream(packer, args.order or args.seed, args.strange if teachers else 0.0),
         batch_size=None, num_workers=args.workers, prefetch_factor=ahead, pin_memory=cuda,
     )  # fmt: skip
     batches = iter(stream)
@@ -189,6 +204,7 @@ def train(args: argparse.Namespace) -> None:
     start, seen, step, mean = args.began or began, 0, 0, torch.zeros((), device=device)
     logged, saved = 0.0, began
     smoothing, spread = (args.smoothing, args.clean_smoothing), (args.spread, args.clean_spread)
+    trust = (args.trust, args.clean_trust)
     for step, host in enumerate(batches):
         now = time.time()
         progress = max((now - start) / args.seconds, step / args.steps if args.steps else 0.0)
@@ -197,13 +213,10 @@ def train(args: argparse.Namespace) -> None:
         for g in optimiser.param_groups:
             g["lr"] = g["top"] * pace(step, progress, args.warmup)
         batch = kernels.load(host)
-        taught = None
         with torch.autocast(device.type, torch.bfloat16, enabled=cuda):
-            if teacher:
-                with torch.no_grad():
-                    taught = log_softmax(teacher(batch, kernels), batch)
+            taught = said(teachers, batch, kernels)
             logits = net(batch, kernels)
-        loss, plain = losses(logits, batch, targets(batch, smoothing, spread), args.ordinal, taught, args.trust)
+        loss, plain = losses(logits, batch, targets(batch, smoothing, spread), args.ordinal, taught, trust)
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(live, 1.0)
@@ -274,11 +287,10 @@ def main() -> None:
     parser.add_argument("--clean-spread", type=float, default=0.06, help="the same, tasks of our own")
     parser.add_argument("--ordinal", type=float, default=0.5, help="weight of the ordinal loss of scores")
     parser.add_argument("--average", type=float, default=0.998, help="decay of the weights' moving average")
-    parser.add_argument("--teacher", type=Path, help="weights of an earlier run whose answers are learnt as well")
-    parser.add_argument("--trust", type=float, default=0.5, help="weight of the teacher's answers")
-    parser.add_argument(
-        "--strange", type=float, default=0.2, help="with a teacher: questions about another row's state"
-    )
+    parser.add_argument("--teacher", type=Path, nargs="*", default=[], help="runs whose answers are learnt as well")
+    parser.add_argument("--trust", type=float, default=0.5, help="weight of the teachers' answers, public tasks")
+    parser.add_argument("--clean-trust", type=float, default=0.3, help="the same, tasks of our own")
+    parser.add_argument("--strange", type=float, default=0.2, help="with teachers: questions about other rows' states")
     parser.add_argument("--workers", type=int, default=10)
     parser.add_argument("--log", type=float, default=15, help="seconds between lines of the log")
     parser.add_argument("--save", type=float, default=120, help="seconds between saved weights")

@@ -1,6 +1,5 @@
 """The network that is trained: who sees whom, what is drawn, what is learnt."""
 
-import math
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -18,7 +17,7 @@ from training.base import by_distance
 from training.batches import BLOCK, GROUPS, Draw, Packer, Shape, drawn, shares
 from training.evaluate import answer
 from training.network import Kernels, Network, log_softmax, restored, visible, who_sees
-from training.train import agrees, averaged, groups, losses, pace, targets, trained
+from training.train import agrees, averaged, groups, losses, pace, said, targets, trained
 from training.weights import save
 
 pytestmark = pytest.mark.torch
@@ -158,19 +157,29 @@ def test_some_questions_are_asked_about_strangers_and_cost_what_they_take() -> N
         assert batch["ids"][1 : 1 + len(first)].tolist() == first.tolist()
 
 
-def test_about_a_stranger_the_teacher_alone_is_right_and_may_be_another_network() -> None:
-    kernels, teacher = Kernels(CPU, SHAPE), Network(replace(TINY, hidden=48, inner=96, relative=False)).eval()
-    for stranger, trusted in ((None, 0.25), (5, 1.0)):
-        batch = kernels.load(PACKER.pack([Draw(3, None, stranger)]))
-        wanted = targets(batch, (0.0, 0.0), (0.0, 0.0))
-        with torch.no_grad():
-            taught = log_softmax(teacher(batch, kernels), batch)
-        logits = torch.zeros(SHAPE.markers)
-        loss, plain = losses(logits, batch, wanted, 0.0, taught, 0.25)
-        options = int(batch["row_options"][0])
-        mixed = (1 - trusted) * wanted[:options] + trusted * taught.exp()[:options]
-        assert float(loss) == pytest.approx(float((mixed * math.log(options)).sum()), abs=1e-4)
-        assert (float(plain) == 0) == (trusted == 1.0)
+@pytest.mark.parametrize(
+    ("stranger", "clean", "trusted"), [(None, False, 0.25), (None, True, 0.125), (5, False, 1.0), (5, True, 1.0)]
+)
+def test_teachers_are_trusted_less_on_clean_rows_and_alone_about_a_stranger(
+    stranger: int | None, clean: bool, trusted: float
+) -> None:
+    kernels = Kernels(CPU, SHAPE)
+    teachers = [Network(TINY).eval(), Network(replace(TINY, hidden=48, inner=96, relative=False)).eval()]
+    batch = kernels.load(PACKER.pack([Draw(3, None, stranger)]))
+    batch["row_clean"] = torch.full_like(batch["row_clean"], clean)
+    wanted = targets(batch, (0.0, 0.0), (0.0, 0.0))
+    taught = said(teachers, batch, kernels)
+    assert taught is not None
+    options = int(batch["row_options"][0])
+    with torch.no_grad():
+        each = [teacher(batch, kernels)[:options].log_softmax(0) for teacher in teachers]
+    torch.testing.assert_close(taught[:options], torch.stack(each).mean(0).log_softmax(0))
+    logits = torch.linspace(-2, 3, SHAPE.markers)
+    loss, plain = losses(logits, batch, wanted, 0.0, taught, (0.25, 0.125))
+    mixed = (1 - trusted) * wanted[:options] + trusted * taught.exp()[:options]
+    right = -(mixed * logits[:options].log_softmax(0)).sum()
+    assert float(loss) == pytest.approx(float(right), abs=1e-5)
+    assert (float(plain) == 0) == (trusted == 1.0)
 
 
 def test_targets_are_probabilities_that_lean_to_the_neighbours_of_a_level() -> None:
