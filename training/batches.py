@@ -20,7 +20,7 @@ from decided.engines.embedded.layout import CLS, MARK, SEP, WINDOW, windows
 from training.archive import HAND_WRITTEN, TRAIN, Archive, Ints
 
 BLOCK = 128  # granularity of the sparse attention
-GROUPS = ((HAND_WRITTEN, 0.22), ("story/", 0.18), ("", 0.6))  # beginnings of task names, their shares of the draws
+GROUPS = ((HAND_WRITTEN, 0.28), ("story/", 0.15), ("", 0.57))  # beginnings of task names, their shares of the draws
 KIND_WEIGHT = (1.0, 2.5, 1.3)  # choice, score, noul: score is 8 % of the rows and the hardest to learn
 HAND_KIND_WEIGHT = (1.0, 1.4, 1.0)
 MAX_PASSES = 4.0  # a small task is seen at most so many times as often as plain shuffling would show it

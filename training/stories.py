@@ -268,14 +268,8 @@ def decide(rng: random.Random, domain: Domain) -> Row:
         rules = "; ".join(f"{o}: {d}" for o, d in q["options"].items())
         shown = chosen if rng.random() < 0.5 else rng.choice([o for o in q["options"] if o != chosen])
         words = shown.replace("_", " ")
-        return _polar(
-            rng,
-            domain,
-            "noul",
-            state,
-            f"The rules, the first that fits decides: {rules}. {ask} Is it: {words}?",
-            shown == chosen,
-        )
+        whole = f"The rules, the first that fits decides: {rules}. {ask} Is it: {words}?"
+        return _polar(rng, domain, "noul", state, whole, shown == chosen)
     items = list(q["options"].items())
     return row(domain, "choice", state, "choice", ask, chosen, dict(_mixed(rng, items)))
 
@@ -354,10 +348,23 @@ def similar(rng: random.Random, domain: Domain, other: Domain) -> Row:
     return row(domain, "score", state, "score", rng.choice(asks), at, names)
 
 
+def buried(rng: random.Random, found: Row, fillers: list[str]) -> Row | None:
+    """The same case in the midst of up to 1,700 tokens that decide nothing, if it is told as a text."""
+    if not isinstance(state := found["state"], str):
+        return None
+    words, parts = rng.randint(200, 1300), list[str]()
+    while sum(part.count(" ") for part in parts) < words:
+        parts.append(" ".join(rng.sample(fillers, rng.randint(3, 7))))
+    parts.insert(rng.randint(0, len(parts)), state)
+    domain = str(found["task"]).split("/")[1]
+    return {**found, "task": f"story/buried/{domain}", "state": "\n\n".join(parts)}
+
+
 FAMILIES: dict[Callable[..., Row], int] = {
     flag: 800, number: 800, statement: 500, level: 400, rating: 350, sort: 400, decide: 700, tally: 350, coverage: 250,
     similar: 200,
 }  # fmt: skip
+ONE_CASE = {family: size for family, size in FAMILIES.items() if family not in (coverage, similar)}
 
 
 def main() -> None:
@@ -366,15 +373,21 @@ def main() -> None:
     parser.add_argument("out", type=Path, help="a .jsonl.gz file")
     parser.add_argument("--seed", type=int, default=12)
     parser.add_argument("--share", type=float, default=1.0, help="make this share of the usual number of rows")
+    parser.add_argument("--bury", action="store_true", help="put each case in the midst of a long text")
     args = parser.parse_args()
     rng = random.Random(args.seed)
     domains = [json.loads(p.read_text(encoding="utf-8")) for p in sorted(args.domains.glob("*.json"))]
+    fillers = sorted({sentence for domain in domains for sentence in domain["fillers"]})
     with gzip.open(args.out, "wt", encoding="utf-8", compresslevel=1) as out:
         for domain in domains:
-            for family, size in FAMILIES.items():
+            for family, size in (ONE_CASE if args.bury else FAMILIES).items():
                 for _ in range(int(size * args.share)):
                     extra = [rng.choice([d for d in domains if d is not domain])] if family is similar else []
-                    out.write(json.dumps(family(rng, domain, *extra), ensure_ascii=False) + "\n")
+                    made: Row | None = family(rng, domain, *extra)
+                    if made and args.bury:
+                        made = buried(rng, made, fillers)
+                    if made:
+                        out.write(json.dumps(made, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import pytest
 import training
 from training.data import example
 from training.generate import FAMILIES as RECORD_FAMILIES
-from training.stories import FAMILIES, Domain, draw, flag, number, similar, state_fact, tell
+from training.stories import FAMILIES, ONE_CASE, Domain, buried, draw, flag, number, similar, state_fact, tell
 
 FOLDER = Path(training.__file__).parent / "domains"
 DOMAINS: list[Domain] = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))]
@@ -50,6 +50,22 @@ def test_a_fact_that_is_needed_is_told() -> None:
         assert key in case.told
         assert tell(rng, case)
         assert state_fact(rng, domain, key, case.facts[key])
+
+
+def test_a_buried_case_is_whole_wherever_it_stands() -> None:
+    rng = random.Random(5)
+    fillers = sorted({sentence for domain in DOMAINS for sentence in domain["fillers"]})
+    places = []
+    for family in ONE_CASE:
+        for _ in range(20):
+            made: dict[str, Any] = family(rng, rng.choice(DOMAINS))
+            long: dict[str, Any] | None = buried(rng, made, fillers)
+            assert (long is None) == (not isinstance(made["state"], str))
+            if long:
+                assert long["question"] == made["question"]
+                assert 200 <= len(long["state"].split()) - len(made["state"].split()) <= 1_500
+                places.append(long["state"].index(made["state"]) / len(long["state"]))
+    assert min(places) < 0.1 < 0.8 < max(places)
 
 
 @pytest.mark.parametrize("family", RECORD_FAMILIES, ids=lambda family: str(family.__name__))
