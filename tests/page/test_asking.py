@@ -98,11 +98,11 @@ def test_an_unsure_answer_looks_unsure(playground: Playground, server: Server) -
     card = playground.answers.nth(1)
     playground.text.fill(text_with(server, question, between))
     playground.ask()
-    expect(card.locator(".verdict")).to_contain_text("Unsure: this week or today")
+    expect(card.locator(".verdict")).to_contain_text("Unsure: in the next few days or today")
     expect(card.locator(".surety")).to_have_text("unsure")
     playground.text.fill(text_with(server, question, torn))
     playground.ask()
-    expect(card.locator(".verdict")).to_contain_text("Unsure: perhaps this week")
+    expect(card.locator(".verdict")).to_contain_text("Unsure: perhaps in the next few days")
     soft, strong = (
         card.locator(".verdict").evaluate("each => [getComputedStyle(each).color, getComputedStyle(each).fontWeight]"),
         playground.page.locator("h2").first.evaluate(

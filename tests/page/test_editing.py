@@ -51,7 +51,7 @@ def test_levels_are_added_moved_and_removed(playground: Playground) -> None:
     card.get_by_role("textbox", name="Level 3").fill("at once")
     press(card, "Move up: level today")
     press(card, "Remove: level no hurry")
-    assert options(playground, "urgency") == ["today", "this week", "at once"]
+    assert options(playground, "urgency") == ["today", "in the next few days", "at once"]
 
 
 def test_options_that_look_like_numbers_keep_their_order(playground: Playground) -> None:

@@ -12,7 +12,7 @@ from tests.test_docs import ANSWER, blocks
 
 SURE_ENOUGH = 0.5
 RIGHT: dict[str, list[dict[str, str]]] = {
-    "triage": [{"team": "billing", "urgency": "this week", "refund": "yes"}],  # paid twice; the rent is due on Friday
+    "triage": [{"team": "billing", "urgency": "in the next few days", "refund": "yes"}],  # rent is due on Friday
     "moderation": [{"kind": "advertising", "harm": "it misleads people", "spam": "yes"}],
     "routing": [{"tool": "calendar", "changes_something": "yes", "clarity": "clear"}],
     "reviews": [
