@@ -1,6 +1,7 @@
 """The pictures of docs/model.md, from what quality.py wrote with --json.
 
-cd docs/images && ../../.venv/bin/python ../../benchmarks/quality_plots.py dev.json reliability.png --sizes sizes.png
+cd docs/images && ../../.venv/bin/python ../../benchmarks/quality_plots.py dev.json reliability.png --sizes sizes.png \\
+    --curve curve.png
 """
 
 import argparse
@@ -24,6 +25,12 @@ RIVALS = {  # published: parameters in millions, accuracy on JevBench-240
 }
 GUESSING = 39.8
 RELEASED = {"decided-small-2": (33.0, 77.0), "decided-base-3": (110.0, 81.5)}
+CURVES = {  # of each release of the base model, float weights; then what we want
+    "everyday questions": ((80.8, 86.3, 88.8), 90.0),
+    "JevBench-240": ((79.5, 81.3, 81.5), 85.0),
+    "18 tasks never trained on": ((57.0, 58.1, 59.4), 62.0),
+}
+TRAINED = ("base-1\n143M tokens\n35,000 by hand", "base-2\n492M\n50,000", "base-3\n875M\n118,000")
 
 
 def reliability(results: dict[str, Any], path: Path) -> None:
@@ -63,6 +70,20 @@ def sizes(path: Path) -> None:
     _save(figure, path)
 
 
+def curve(path: Path) -> None:
+    figure, axes = plt.subplots(figsize=(6, 3.6), layout="constrained")
+    places = range(len(TRAINED))
+    for shade, (name, (reached, wanted)) in zip((INK, "#c0762b", "#4a5fa5"), CURVES.items(), strict=True):
+        axes.axhline(wanted, linestyle=":", color=shade, linewidth=1)
+        axes.plot(places, reached, "o-", color=shade)
+        axes.annotate(
+            f"{name}: {reached[-1]}", (places[-1], reached[-1]), (8, -3), textcoords="offset points", color=shade
+        )
+    axes.set(xlim=(-0.2, 3.3), ylim=(55, 93), ylabel="% right (dotted: wanted)")
+    axes.set_xticks(places, TRAINED)
+    _save(figure, path)
+
+
 def _save(figure: Any, path: Path) -> None:
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
@@ -75,10 +96,13 @@ def main() -> None:
     parser.add_argument("dev", type=Path)
     parser.add_argument("reliability", type=Path, help="the reliability diagram of what dev.json holds")
     parser.add_argument("--sizes", type=Path, help="the released models beside others, by size")
+    parser.add_argument("--curve", type=Path, help="the releases of the base model, by what they were trained on")
     args = parser.parse_args()
     reliability(json.loads(args.dev.read_text())["results"], args.reliability)
     if args.sizes:
         sizes(args.sizes)
+    if args.curve:
+        curve(args.curve)
 
 
 if __name__ == "__main__":
