@@ -72,13 +72,16 @@ def losses(
     The cross-entropy of a score is joined by the squared distance between the cumulative distributions, so that a near
     miss costs less than a far one. With a teacher's log-probabilities (`taught`) the target is a mixture of the label
     and what the teacher says: labels are noisy, and it has seen the others. It is trusted more on noisy rows than on
-    clean ones (`trust` has both). Where the state is a stranger's there is no label, and the teacher alone is right.
+    clean ones (`trust` has both), where it is heard only if it is right. Where the state is a stranger's there is no
+    label, and the teacher alone is right.
     """
     row, valid, strange = batch["mark_row"], batch["row_index"] >= 0, batch["row_strange"].bool()
     rows, options = valid.shape[0], batch["row_options"].float()
     log_p = log_softmax(logits, batch)
     if taught is not None:
-        of_label = torch.where(batch["row_clean"].bool(), trust[1], trust[0])
+        best = torch.full((rows,), -torch.inf, device=logits.device).scatter_reduce(0, row, taught, "amax")
+        knows = (taught[batch["row_gold"]] >= best).float()
+        of_label = torch.where(batch["row_clean"].bool(), trust[1] * knows, trust[0])
         trusted = torch.where(strange, 1.0, of_label)[row]
         target = (1 - trusted) * target + trusted * taught.exp()
     loss = -torch.zeros(rows, device=logits.device).index_add(0, row, target * log_p)
@@ -289,7 +292,9 @@ def main() -> None:
     parser.add_argument("--average", type=float, default=0.998, help="decay of the weights' moving average")
     parser.add_argument("--teacher", type=Path, nargs="*", default=[], help="runs whose answers are learnt as well")
     parser.add_argument("--trust", type=float, default=0.5, help="weight of the teachers' answers, public tasks")
-    parser.add_argument("--clean-trust", type=float, default=0.3, help="the same, tasks of our own")
+    parser.add_argument(
+        "--clean-trust", type=float, default=0.3, help="the same, tasks of our own, where they are right"
+    )
     parser.add_argument("--strange", type=float, default=0.2, help="with teachers: questions about other rows' states")
     parser.add_argument("--workers", type=int, default=10)
     parser.add_argument("--log", type=float, default=15, help="seconds between lines of the log")

@@ -157,28 +157,42 @@ def test_some_questions_are_asked_about_strangers_and_cost_what_they_take() -> N
         assert batch["ids"][1 : 1 + len(first)].tolist() == first.tolist()
 
 
-@pytest.mark.parametrize(
-    ("stranger", "clean", "trusted"), [(None, False, 0.25), (None, True, 0.125), (5, False, 1.0), (5, True, 1.0)]
-)
-def test_teachers_are_trusted_less_on_clean_rows_and_alone_about_a_stranger(
-    stranger: int | None, clean: bool, trusted: float
-) -> None:
+def test_teachers_say_the_mean_of_their_log_probabilities() -> None:
     kernels = Kernels(CPU, SHAPE)
     teachers = [Network(TINY).eval(), Network(replace(TINY, hidden=48, inner=96, relative=False)).eval()]
-    batch = kernels.load(PACKER.pack([Draw(3, None, stranger)]))
-    batch["row_clean"] = torch.full_like(batch["row_clean"], clean)
-    wanted = targets(batch, (0.0, 0.0), (0.0, 0.0))
-    taught = said(teachers, batch, kernels)
+    batch = kernels.load(PACKER.pack([Draw(3, None)]))
+    taught, options = said(teachers, batch, kernels), int(batch["row_options"][0])
     assert taught is not None
-    options = int(batch["row_options"][0])
+    assert said([], batch, kernels) is None
     with torch.no_grad():
         each = [teacher(batch, kernels)[:options].log_softmax(0) for teacher in teachers]
     torch.testing.assert_close(taught[:options], torch.stack(each).mean(0).log_softmax(0))
+
+
+@pytest.mark.parametrize(
+    ("stranger", "clean", "right", "trusted"),
+    [
+        (None, False, True, 0.25),
+        (None, False, False, 0.25),
+        (None, True, True, 0.125),
+        (None, True, False, 0.0),  # what is called right there is right, whatever the teacher says
+        (5, False, False, 1.0),  # no label
+        (5, True, False, 1.0),
+    ],
+)
+def test_how_far_a_teacher_is_trusted(stranger: int | None, clean: bool, right: bool, trusted: float) -> None:
+    batch = Kernels(CPU, SHAPE).load(PACKER.pack([Draw(3, None, stranger)]))
+    batch["row_clean"] = torch.full_like(batch["row_clean"], clean)
+    wanted, options = targets(batch, (0.0, 0.0), (0.0, 0.0)), int(batch["row_options"][0])
+    gold = int(wanted[:options].argmax())
+    thought = torch.zeros(SHAPE.markers)
+    thought[gold if right else (gold + 1) % options] = 1.0
+    taught = log_softmax(thought, batch)
     logits = torch.linspace(-2, 3, SHAPE.markers)
     loss, plain = losses(logits, batch, wanted, 0.0, taught, (0.25, 0.125))
     mixed = (1 - trusted) * wanted[:options] + trusted * taught.exp()[:options]
-    right = -(mixed * logits[:options].log_softmax(0)).sum()
-    assert float(loss) == pytest.approx(float(right), abs=1e-5)
+    expected = -(mixed * logits[:options].log_softmax(0)).sum()
+    assert float(loss) == pytest.approx(float(expected), abs=1e-5)
     assert (float(plain) == 0) == (trusted == 1.0)
 
 
