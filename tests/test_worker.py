@@ -24,11 +24,16 @@ class GatedModel(FakeModel):
         super().__init__()
         self.gate = threading.Event()
         self.gate.set()
+        self.closes_again = False
+        """Whether the gate closes behind the next batch."""
         self.ran: list[list[str]] = []
 
     def run(self, items: Sequence[Item]) -> list[list[list[float]]]:
         self.ran.append([item.payload[0] for item in items])
         self.gate.wait(20)
+        if self.closes_again:
+            self.closes_again = False
+            self.gate.clear()
         return super().run(items)
 
 
@@ -278,21 +283,19 @@ def test_a_second_batch_is_launched_while_the_first_one_runs_and_no_third() -> N
         many = [asyncio.ensure_future(worker.decide([f"state {n}"], THREE)) for n in range(50)]
         await until(lambda: model.reads == 1 + 1 + 50)
         assert model.launched == [1]
+        model.closes_again = True
         model.gate.set()
-        await asyncio.gather(first, *many)
-        before = len(model.launched)
-        model.gate.clear()
-        waiting = [asyncio.ensure_future(worker.decide([f"state {n}"], THREE)) for n in range(50)]
-        await until(lambda: len(model.launched) == before + 2)
+        await first
+        await until(lambda: len(model.launched) == 3)  # one is held at the gate, one waits behind it
         await asyncio.sleep(0.05)
-        assert len(model.launched) == before + 2
+        assert model.launched == [1, 25, 25]
         model.gate.set()
-        verdicts = await asyncio.gather(*waiting)
+        verdicts = await asyncio.gather(*many)
         assert [len(each[0].weights) for each in verdicts] == [3] * 50
         await worker.check()
 
     run(model, scenario)
-    assert sum(model.launched) == 301
+    assert sum(model.launched) == 1 + 150
 
 
 def test_a_failure_while_a_batch_is_launched_ahead_touches_its_request_alone() -> None:
