@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from training.scenes import NAMES
-from training.stories import Row
+from training.stories import Row, all_fillers
 
 Pattern = dict[str, Any]
 Values = dict[str, Any]
@@ -68,14 +68,14 @@ def _size(value: Any) -> int:
     return int(hour) * 60 + int(minute)
 
 
-def filled(text: str, values: Values) -> str:
-    found = re.sub(r"\{(\w+)\}", lambda match: str(values[match[1]]), text)
-    return found[:1].upper() + found[1:]
-
-
 def option(text: str, values: Values) -> str:
-    """As `filled`, but not at the beginning of a sentence."""
     return re.sub(r"\{(\w+)\}", lambda match: str(values[match[1]]), text)
+
+
+def filled(text: str, values: Values) -> str:
+    """As an option, but with a capital letter."""
+    found = option(text, values)
+    return found[:1].upper() + found[1:]
 
 
 def chosen(answer: Any, values: Values) -> Any:
@@ -112,7 +112,7 @@ def main() -> None:
     args = parser.parse_args()
     rng = random.Random(args.seed)
     domains = [json.loads(p.read_text(encoding="utf-8")) for p in sorted(args.domains.glob("*.json"))]
-    fillers = sorted({sentence for domain in domains for sentence in domain["fillers"]})
+    fillers = all_fillers(domains)
     with gzip.open(args.out, "wt", encoding="utf-8", compresslevel=1) as out:
         for path in sorted(args.patterns.glob("*.json")):
             for number, pattern in enumerate(json.loads(path.read_text(encoding="utf-8")), 1):

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from training.stories import Row
+from training.stories import Row, row
 
 Theme = dict[str, Any]
 
@@ -123,11 +123,8 @@ def _opening(rng: random.Random, theme: Theme) -> list[str]:
     return [text for text in [rng.choice(theme["openings"])] if text]
 
 
-def _row(theme: Theme, family: str, state: object, kind: str, ask: str, answer: object, criteria: object = None) -> Row:
-    question: Row = {"type": kind, "instructions": ask}
-    if criteria is not None:
-        question["criteria"] = criteria
-    return {"task": f"story/scene/{theme['name']}/{family}", "state": state, "question": question, "answer": answer}
+def _row(theme: Theme, family: str, *rest: Any) -> Row:
+    return row({"name": f"scene/{theme['name']}"}, family, *rest)
 
 
 def _pick(rng: random.Random, scene: Scene, family: str, ask: str, right: list[str]) -> Row:

@@ -348,6 +348,11 @@ def similar(rng: random.Random, domain: Domain, other: Domain) -> Row:
     return row(domain, "score", state, "score", rng.choice(asks), at, names)
 
 
+def all_fillers(domains: list[Domain]) -> list[str]:
+    """The sentences of all domains that decide nothing."""
+    return sorted({sentence for domain in domains for sentence in domain["fillers"]})
+
+
 def buried(rng: random.Random, found: Row, fillers: list[str]) -> Row | None:
     """The same case in the midst of up to 1,700 tokens that decide nothing, if it is told as a text."""
     if not isinstance(state := found["state"], str):
@@ -377,7 +382,7 @@ def main() -> None:
     args = parser.parse_args()
     rng = random.Random(args.seed)
     domains = [json.loads(p.read_text(encoding="utf-8")) for p in sorted(args.domains.glob("*.json"))]
-    fillers = sorted({sentence for domain in domains for sentence in domain["fillers"]})
+    fillers = all_fillers(domains)
     with gzip.open(args.out, "wt", encoding="utf-8", compresslevel=1) as out:
         for domain in domains:
             for family, size in (ONE_CASE if args.bury else FAMILIES).items():
