@@ -1,7 +1,8 @@
 """Reads question rows and tokenises them once, into one archive.
 
 A row is `{"task", "state", "question": {"type", "instructions", "criteria"?}, "answer"}`. Hand-written rows may come
-with all questions of a state on one line: `{"state", "questions": [{"type", "instructions", "criteria"?, "answer"}]}`.
+with all questions of a state on one line: `{"state", "questions": [{"type", "instructions", "criteria"?, "answer"}]}`,
+or with several versions of a state and the answer for each: `{"states", "questions": [{..., "answers"}]}`.
 """
 
 from __future__ import annotations
@@ -67,14 +68,15 @@ def _one_in_20(text: str) -> bool:
 
 
 def split_of(row: dict[str, Any]) -> int:
-    """Where a training row belongs. Of hand-written tasks some states are kept, of others whole tasks."""
+    """Where a training row belongs. Of hand-written tasks some states are kept with all their versions, of others whole
+    tasks."""
     if row["task"].startswith(HAND_WRITTEN):
-        return KEPT if _one_in_20(compact(row["state"])) else TRAIN
+        return KEPT if _one_in_20(compact(row.get("version_of", row["state"]))) else TRAIN
     return HELD_OUT if _one_in_20(row["task"]) else TRAIN
 
 
 def read_rows(path: Path, limit: int = 0) -> Iterator[dict[str, Any]]:
-    """The rows of a file, one question a line or one state with its questions a line."""
+    """The rows of a file: one question a line, or one state (or several versions of it) with its questions a line."""
     opened = gzip.open if path.suffix == ".gz" else open
     with opened(path, "rt", encoding="utf-8") as lines:
         for i, line in enumerate(lines):
@@ -87,9 +89,20 @@ def read_rows(path: Path, limit: int = 0) -> Iterator[dict[str, Any]]:
                 yield row
                 continue
             for asked in row["questions"]:
-                question = {k: v for k, v in asked.items() if k != "answer"}
+                question = {k: v for k, v in asked.items() if k not in ("answer", "answers")}
                 task = f"{HAND_WRITTEN}{path.name.split('.')[0]}/{question['type']}"
-                yield {"task": task, "state": row["state"], "question": question, "answer": asked["answer"]}
+                if "state" in row:
+                    yield {"task": task, "state": row["state"], "question": question, "answer": asked["answer"]}
+                    continue
+                for state, answer in zip(row["states"], asked["answers"], strict=True):
+                    version_of = row["states"][0]
+                    yield {
+                        "task": task,
+                        "state": state,
+                        "question": question,
+                        "answer": answer,
+                        "version_of": version_of,
+                    }
 
 
 def training_rows(path: Path, limit: int = 0, seed: int = 1) -> Iterator[tuple[dict[str, Any], int]]:

@@ -43,6 +43,27 @@ def test_questions_of_one_state_on_one_line_are_rows(tmp_path: Path) -> None:
     assert list(read_rows(path)) == [row("everyday_desk/noul", "the text", answer) for answer in (True, False)]
 
 
+def test_versions_of_a_state_have_answers_of_their_own_and_are_kept_together(tmp_path: Path) -> None:
+    path = tmp_path / "desk.jsonl"
+    lines = [
+        {"states": [f"{i} is open", f"{i} is shut"], "questions": [{**NOUL, "answers": [True, False]}]}
+        for i in range(200)
+    ]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    rows = list(read_rows(path))
+    assert [(r["state"], r["answer"]) for r in rows[:2]] == [("0 is open", True), ("0 is shut", False)]
+    splits = [split_of(r) for r in rows]
+    assert splits[::2] == splits[1::2]
+    assert set(splits) == {TRAIN, KEPT}
+
+
+def test_an_answer_for_each_version_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "desk.jsonl"
+    path.write_text(json.dumps({"states": ["one", "two"], "questions": [{**NOUL, "answers": [True]}]}))
+    with pytest.raises(ValueError, match="shorter"):
+        list(read_rows(path))
+
+
 def test_some_states_of_hand_written_tasks_and_some_whole_tasks_are_kept() -> None:
     splits = [split_of(row("everyday_desk/noul", f"state {i}")) for i in range(2000)]
     assert set(splits) == {TRAIN, KEPT}

@@ -129,7 +129,9 @@ def test_draws_keep_the_shares_and_come_back_only_in_turn(monkeypatch: pytest.Mo
     rows, share = shares(ROWS)
     assert np.array_equal(rows, ROWS.rows(TRAIN))
     by_hand = np.array([ROWS.tasks[t].startswith("everyday_") for t in ROWS.task])
-    assert share[by_hand].sum() == pytest.approx(dict(GROUPS)["everyday_"])
+    here = sum(GROUPS[beginning] for beginning in ("everyday_", "story/", ""))
+    assert share[by_hand].sum() == pytest.approx(GROUPS["everyday_"] / here)
+    assert sum(GROUPS.values()) == pytest.approx(1)
     count = np.bincount([draw.row for draw in islice(drawn(ROWS, 1), 2000)], minlength=60)
     assert np.abs(count - share * 2000).max() <= 3
     workers = [[d.row for d in islice(drawn(ROWS, 1, w, 2), 500)] for w in range(2)]
