@@ -242,6 +242,19 @@ def test_csv_rows_that_are_none(decided: Run, tmp_path: Path, questions: Path) -
     ]
 
 
+def test_bytes_that_are_no_text_stop_no_run_wherever_they_stand(decided: Run, tmp_path: Path, questions: Path) -> None:
+    source = tmp_path / "in.csv"
+    source.write_bytes(b"id,\xff,state\n1,a,fine\n\xff2,a\n3,\xff,too,many\n4,a,fine\n")
+    assert decided("run", source, "--questions", questions, "--out", tmp_path / "out.csv").code == 0
+    found = read_csv(tmp_path / "out.csv")
+    assert [(row["id"], row["\ufffd"], row["error"]) for row in found] == [
+        ("1", "a", ""),
+        ("\ufffd2", "a", "line 3: 2 cells in place of 3"),
+        ("3", "\ufffd", "line 4: 4 cells in place of 3"),
+        ("4", "a", ""),
+    ]
+
+
 def test_one_slow_row_does_not_change_the_order(decided: Run, tmp_path: Path, questions: Path) -> None:
     rows = [{"state": "SLEEP=0.3" if n == 3 else f"row {n}", "n": n} for n in range(200)]
     source, out = jsonl(tmp_path / "in.jsonl", rows), tmp_path / "out.jsonl"

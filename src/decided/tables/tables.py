@@ -145,7 +145,7 @@ def _csv_rows(stream: BinaryIO, dialect: Dialect) -> Iterator[Row]:
     with io.TextIOWrapper(stream, dialect.encoding, errors=lenient, newline="") as text:
         reader = csv.reader(text, delimiter=dialect.delimiter, strict=True)
         try:
-            header = next(reader, [])
+            header = list(map(_repaired, next(reader, [])))
             if len(set(header)) < len(header):
                 twice = next(name for name in header if header.count(name) > 1)
                 raise InputError(f"the first line has a duplicate column: {twice!r}")
@@ -157,12 +157,12 @@ def _csv_rows(stream: BinaryIO, dialect: Dialect) -> Iterator[Row]:
 
 
 def _csv_row(header: Sequence[str], cells: Sequence[str], line: int) -> Row:
-    row = dict(zip(header, cells, strict=False))
+    problem = ""
     if len(cells) != len(header):
-        return Row(row, f"line {line}: {len(cells)} cells in place of {len(header)}")
-    if not _is_text(cells):
-        return Row({name: _repaired(cell) for name, cell in row.items()}, f"line {line}: not valid UTF-8")
-    return Row(row)
+        problem = f"line {line}: {len(cells)} cells in place of {len(header)}"
+    elif not _is_text(cells):
+        problem = f"line {line}: not valid UTF-8"
+    return Row(dict(zip(header, map(_repaired, cells) if problem else cells, strict=False)), problem)
 
 
 def _is_text(cells: Sequence[str]) -> bool:
@@ -174,6 +174,7 @@ def _is_text(cells: Sequence[str]) -> bool:
 
 
 def _repaired(cell: str) -> str:
+    """The cell as a text that can be written, whatever bytes it was read from."""
     return cell.encode("utf-8", "surrogateescape").decode(errors="replace")
 
 
