@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import openpyxl
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -191,6 +192,32 @@ def test_a_table_without_rows(decided: Run, tmp_path: Path, questions: Path) -> 
         assert out.exists()
 
 
+def test_the_columns_of_a_table_without_rows_stay(decided: Run, tmp_path: Path, questions: Path) -> None:
+    source = tmp_path / "in.csv"
+    source.write_text("id,text\n")
+    for suffix, read in (("csv", _csv_header), ("parquet", _parquet_header), ("xlsx", _excel_header)):
+        out = tmp_path / f"out.{suffix}"
+        assert decided("run", source, "--questions", questions, "--out", out, "--state-column", "text").code == 0
+        assert read(out) == ["id", "text", *ADDED]
+        piped = tmp_path / f"piped.{suffix}"
+        flags = ("--input-format", "csv", "--questions", questions, "--out", piped)
+        assert decided("run", "-", *flags, stdin=source.read_bytes()).code == 0
+        assert read(piped) == ["id", "text", *ADDED]
+
+
+def _csv_header(path: Path) -> list[str]:
+    return path.read_text().strip().split(",")
+
+
+def _parquet_header(path: Path) -> list[str]:
+    names: list[str] = pyarrow.parquet.read_schema(path).names
+    return names
+
+
+def _excel_header(path: Path) -> list[str]:
+    return [cell.value for cell in openpyxl.load_workbook(path).active[1]]
+
+
 def test_against_a_server_the_output_is_the_same(decided: Run, tmp_path: Path, questions: Path, server: Server) -> None:
     source = jsonl(tmp_path / "in.jsonl", [{"state": f"row {n}"} for n in range(700)])
     assert decided("run", source, "--questions", questions, "--out", tmp_path / "a.jsonl").code == 0
@@ -255,6 +282,13 @@ def test_bytes_that_are_no_text_stop_no_run_wherever_they_stand(decided: Run, tm
     ]
 
 
+def test_a_first_row_that_is_too_short_hides_no_column(decided: Run, tmp_path: Path, questions: Path) -> None:
+    source, out = tmp_path / "in.csv", tmp_path / "out.csv"
+    source.write_text("id,state\n1\n2,fine\n")
+    assert decided("run", source, "--questions", questions, "--out", out).code == 0
+    assert [(row["state"], bool(row["error"])) for row in read_csv(out)] == [("", True), ("fine", False)]
+
+
 def test_one_slow_row_does_not_change_the_order(decided: Run, tmp_path: Path, questions: Path) -> None:
     rows = [{"state": "SLEEP=0.3" if n == 3 else f"row {n}", "n": n} for n in range(200)]
     source, out = jsonl(tmp_path / "in.jsonl", rows), tmp_path / "out.jsonl"
@@ -272,6 +306,9 @@ def test_mistakes_are_found_before_the_model_is_loaded(decided: Run, tmp_path: P
     good = jsonl(tmp_path / "good.jsonl", [{"state": "x"}])
     there = jsonl(tmp_path / "there.jsonl", [])
     (tmp_path / "twice.csv").write_text("a,a\n1,2\n")
+    (tmp_path / "header.csv").write_text("id,team\n")
+    (tmp_path / "short.csv").write_text("id,team\n1\n")
+    pyarrow.parquet.write_table(pyarrow.table({"id": []}), tmp_path / "header.parquet")
     for arguments, said in (
         (["no.jsonl", "--questions", questions], "no.jsonl cannot be read"),
         ([tmp_path / "x.xls", "--questions", questions], "must end in one of"),
@@ -282,6 +319,9 @@ def test_mistakes_are_found_before_the_model_is_loaded(decided: Run, tmp_path: P
         ([good, "--questions", questions, "--state-column", "text"], "the input has no column 'text'; it has 'state'"),
         ([good, "--questions", questions, "--concurrency", "0"], "must be a whole number from 1"),
         ([tmp_path / "twice.csv", "--questions", questions], "duplicate column"),
+        ([tmp_path / "header.csv", "--questions", questions], "has a column 'team' already"),
+        ([tmp_path / "short.csv", "--questions", questions], "has a column 'team' already"),
+        ([tmp_path / "header.parquet", "--questions", questions, "--state-column", "text"], "no column 'text'"),
     ):
         done = decided("run", *arguments, "--model", "fake:broken")
         assert (done.code, done.out) == (2, ""), done.err

@@ -59,9 +59,11 @@ def test_separator_and_encoding_can_be_given(decided: Run, tmp_path: Path, quest
 
 def test_a_column_that_is_not_there_is_named_with_those_that_are(decided: Run, tmp_path: Path, questions: Path) -> None:
     source = write(tmp_path / "in.csv", ";", "utf-8")
-    done = decided("run", source, "--questions", questions, "--state-column", "Tekst")
-    assert done.code == 2
-    assert "did you mean 'Text'? it has 'Review ID', 'Product', 'Text'" in done.err
+    for content in (source.read_text(), "Review ID;Product;Text\n"):
+        source.write_text(content)
+        done = decided("run", source, "--questions", questions, "--state-column", "Tekst")
+        assert done.code == 2
+        assert "did you mean 'Text'? it has 'Review ID', 'Product', 'Text'" in done.err
 
 
 @pytest.mark.parametrize(

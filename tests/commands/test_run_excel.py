@@ -107,3 +107,12 @@ def test_cells_without_a_header_are_the_problem_of_their_row(decided: Run, tmp_p
     source = workbook(tmp_path / "in.xlsx", ["state"], ["x", "stray"], ["y"])
     errors = [json.loads(line)["error"] for line in decided("run", source, "--questions", questions).out.splitlines()]
     assert errors == ["row 2: cells beyond the last named column", None]
+
+
+def test_a_header_without_rows_is_a_table(decided: Run, tmp_path: Path, questions: Path) -> None:
+    source, out = workbook(tmp_path / "in.xlsx", [], ["No", None, "Text"]), tmp_path / "out.csv"
+    command = ("run", source, "--questions", questions, "--out", out, "--state-column")
+    done = decided(*command, "Tekst")
+    assert (done.code, "did you mean 'Text'? it has 'No', 'B', 'Text'" in done.err) == (2, True)
+    assert decided(*command, "Text").code == 0
+    assert out.read_text().startswith("No,B,Text,happy,")

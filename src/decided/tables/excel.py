@@ -30,17 +30,17 @@ def sheets(path: Path) -> list[str]:
         return list(book.sheetnames)
 
 
-def rows(path: Path, sheet: str | None) -> Iterator[tuple[int, dict[str, Any], str]]:
-    """Number, values and problem of each row below the header. Rows without any value are passed over."""
+def columns(path: Path, sheet: str | None) -> list[str]:
     with closing(_opened(path)) as book:
-        if sheet is not None and sheet not in book.sheetnames:
-            raise InputError(f"--sheet {sheet}: {path} has the sheets {', '.join(map(repr, book.sheetnames))}")
-        table = book[sheet] if sheet is not None else book.worksheets[0]
-        table.reset_dimensions()  # what a file says of its own size is often wrong
+        _, cells = next(_filled(book, path, sheet), (0, ()))
+        return _header(cells) if cells else []
+
+
+def rows(path: Path, sheet: str | None) -> Iterator[tuple[int, dict[str, Any], str]]:
+    """Number, values and problem of each row below the header."""
+    with closing(_opened(path)) as book:
         header: list[str] | None = None
-        for number, cells in enumerate(table.iter_rows(values_only=True), start=1):
-            if all(cell is None for cell in cells):
-                continue
+        for number, cells in _filled(book, path, sheet):
             if header is None:
                 header = _header(cells)
                 continue
@@ -49,19 +49,32 @@ def rows(path: Path, sheet: str | None) -> Iterator[tuple[int, dict[str, Any], s
             yield number, values, f"row {number}: cells beyond the last named column" if beyond else ""
 
 
+def _filled(book: Any, path: Path, sheet: str | None) -> Iterator[tuple[int, Sequence[Any]]]:
+    """The rows of the sheet that have any value, each with its number."""
+    if sheet is not None and sheet not in book.sheetnames:
+        raise InputError(f"--sheet {sheet}: {path} has the sheets {', '.join(map(repr, book.sheetnames))}")
+    table = book[sheet] if sheet is not None else book.worksheets[0]
+    table.reset_dimensions()  # what a file says of its own size is often wrong
+    for number, cells in enumerate(table.iter_rows(values_only=True), start=1):
+        if any(cell is not None for cell in cells):
+            yield number, cells
+
+
 def check_that_it_fits(rows: int, columns: int) -> None:
     if rows > _MOST_ROWS or columns > _MOST_COLUMNS:
         most = f"{_MOST_ROWS:,} rows and {_MOST_COLUMNS:,} columns"
         raise InputError(f"an Excel sheet holds at most {most}: write .csv or .parquet")
 
 
-def write(out: Path, finished: Callable[[], Iterable[dict[str, Any]]], added: Collection[str]) -> None:
-    """A workbook of one sheet: the columns that came with the rows, then those that were added. What begins with =
-    stays a text and becomes no formula."""
+def write(
+    out: Path, finished: Callable[[], Iterable[dict[str, Any]]], head: Sequence[str], added: Collection[str]
+) -> None:
+    """A workbook of one sheet: the columns of `head` and those that came with the rows, then those that were added.
+    What begins with = stays a text and becomes no formula."""
     from openpyxl import Workbook
     from openpyxl.cell import WriteOnlyCell
 
-    before = dict.fromkeys(name for row in finished() for name in row if name not in added)
+    before = dict.fromkeys(head) | dict.fromkeys(name for row in finished() for name in row if name not in added)
     columns = [*before, *added]
     book = Workbook(write_only=True)
     sheet = book.create_sheet(_SHEET)

@@ -50,10 +50,12 @@ def write(
     out: Path,
     finished: Callable[[], Iterable[dict[str, Any]]],
     source: Path | None,
+    head: Iterable[str],
     added: Mapping[str, type],
 ) -> None:
-    """A table of the finished rows. Columns that were there before have the type that they have in `source`, if that is
-    Parquet, or else the one that fits all their values; values that are no text, number or truth are words of JSON."""
+    """A table of the finished rows. Columns that were there before, in `head` or in a row, have the type that they
+    have in `source`, if that is Parquet, or else the one that fits all their values; values that are no text, number
+    or truth are words of JSON."""
     import pyarrow
     from pyarrow.parquet import ParquetWriter
 
@@ -64,7 +66,7 @@ def write(
         before = list(given.schema_arrow)
         batches = (batch.columns for batch in given.iter_batches(_ROWS, use_threads=False))
     else:
-        kinds = _kinds(finished(), added)
+        kinds = _kinds(finished(), head, added)
         before = [pyarrow.field(name, plain[kind]) for name, kind in kinds.items()]
         batches = (
             [pyarrow.array([_plain(row.get(name), kind) for row in chunk], plain[kind]) for name, kind in kinds.items()]
@@ -91,9 +93,9 @@ def _chunks(found: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
         yield chunk
 
 
-def _kinds(found: Iterable[dict[str, Any]], added: Mapping[str, type]) -> dict[str, type]:
+def _kinds(found: Iterable[dict[str, Any]], head: Iterable[str], added: Mapping[str, type]) -> dict[str, type]:
     """For each column that was there before, the type that fits all its values."""
-    seen: dict[str, set[type]] = {}
+    seen: dict[str, set[type]] = {name: set() for name in head}
     for row in found:
         for name, value in row.items():
             if name not in added:

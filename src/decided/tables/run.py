@@ -104,19 +104,19 @@ def _check(task: Task, table: Table, asked: Columns, kind: str) -> None:
         print(f"{table.source}: reading the sheet {names[0]!r} of {len(names)}; --sheet names another", file=sys.stderr)
     if task.out is not None and not task.out.parent.is_dir():
         raise InputError(f"--out {task.out}: the directory does not exist")
-    first = table.first()
-    if first is None:
+    columns = table.head()
+    if not columns:
         return
     if table.kind in DELIMITERS and task.encoding is None and table.dialect().encoding == LATIN:
         print(f"{table.source} is not UTF-8: read as Windows-1252; --encoding says otherwise", file=sys.stderr)
-    if not task.state_columns and "state" not in first.values and len(first.values) > 1 and sys.stderr.isatty():
+    if not task.state_columns and "state" not in columns and len(columns) > 1 and sys.stderr.isatty():
         print("asking about whole rows, all columns together; --state-column names the text", file=sys.stderr)
     for name in asked.types:
-        if name in first.values:
+        if name in columns:
             raise InputError(f"the input has a column {name!r} already: give the question, or the column, another name")
     for name in task.state_columns:
-        if name not in first.values and not first.problem:
-            raise InputError(f"--state-column {name}: {missing_column(name, first.values)}")
+        if name not in columns:
+            raise InputError(f"--state-column {name}: {missing_column(name, columns)}")
 
 
 async def _to_standard_output(task: Task, table: Table, asked: Columns, backend: Backend) -> None:
@@ -164,9 +164,9 @@ async def _to_file(
     made = out.with_name(out.name + ".making")
     if kind == "parquet":
         same = Path(table.source) if table.kind == "parquet" else None
-        parquet.write(made, lambda: _read_back(spool.part), same, added)
+        parquet.write(made, lambda: _read_back(spool.part), same, table.head(), added)
     else:
-        excel.write(made, lambda: _read_back(spool.part), added)
+        excel.write(made, lambda: _read_back(spool.part), table.head(), added)
     spool.finish(made)
 
 

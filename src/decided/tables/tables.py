@@ -61,6 +61,7 @@ class Table:
         self._asked = (encoding, delimiter)
         self._sheet = sheet
         self._dialect: Dialect | None = None
+        self._header: list[str] = []
         self.is_file = source != "-"
         if kind in BINARY and not self.is_file:
             raise InputError(f"{BINARY[kind]} cannot be read from standard input: name a file")
@@ -89,14 +90,25 @@ class Table:
             self.first()
         return self._dialect or Dialect("utf-8", DELIMITERS["csv"])
 
-    def columns(self) -> list[str]:
-        """All columns that any row has, as far as that can be told beforehand. A file of JSON is read through."""
+    def head(self) -> list[str]:
+        """The columns that the table begins with: those of its header, which needs no rows below it, or those of the
+        first line of JSON. There are none if that is missing or cannot be read."""
         if self.kind == "parquet":
             return parquet.columns(Path(self.source))
+        if self.kind == "xlsx":
+            return excel.columns(Path(self.source), self._sheet)
         first = self.first()
-        if self.kind == "jsonl" and self.is_file:
-            return list(dict.fromkeys(name for row in self.rows() for name in row.values))
-        return list(first.values) if first is not None else []
+        if self.kind in DELIMITERS:
+            return self._header
+        return list(first.values) if first is not None and not first.problem else []
+
+    def columns(self) -> list[str]:
+        """All columns that any row has, as far as that can be told beforehand. A file of JSON is read through."""
+        if self.kind != "jsonl":
+            return self.head()
+        first = self.first()
+        rows = self.rows() if self.is_file else [first] if first is not None else []
+        return list(dict.fromkeys(name for row in rows for name in row.values))
 
     def count(self) -> int | None:
         """How many rows there are, if that can be told without taking them."""
@@ -118,9 +130,25 @@ class Table:
                     yield from _json_rows(stream)
                 else:
                     self._dialect = sniff(_peek(stream), self.kind, *self._asked)
-                    yield from _csv_rows(stream, self._dialect)
+                    yield from self._csv_rows(stream, self._dialect)
         except OSError as error:
             raise InputError(f"{self.source} cannot be read: {error.strerror or error}") from None
+
+    def _csv_rows(self, stream: BinaryIO, dialect: Dialect) -> Iterator[Row]:
+        csv.field_size_limit(sys.maxsize)
+        lenient = "surrogateescape" if dialect.encoding.startswith("utf-8") else "replace"
+        with io.TextIOWrapper(stream, dialect.encoding, errors=lenient, newline="") as text:
+            reader = csv.reader(text, delimiter=dialect.delimiter, strict=True)
+            try:
+                self._header = header = list(map(_repaired, next(reader, [])))
+                if len(set(header)) < len(header):
+                    twice = next(name for name in header if header.count(name) > 1)
+                    raise InputError(f"the first line has a duplicate column: {twice!r}")
+                for cells in reader:
+                    if cells:
+                        yield _csv_row(header, cells, reader.line_num)
+            except csv.Error as error:
+                raise InputError(f"line {reader.line_num}: {error}") from None
 
 
 def _json_rows(stream: BinaryIO) -> Iterator[Row]:
@@ -137,23 +165,6 @@ def _json_rows(stream: BinaryIO) -> Iterator[Row]:
 def _peek(stream: BinaryIO) -> bytes:
     """The beginning of the stream, which is still there to be read."""
     return stream.peek(SAMPLE_BYTES) if isinstance(stream, io.BufferedReader) else b""
-
-
-def _csv_rows(stream: BinaryIO, dialect: Dialect) -> Iterator[Row]:
-    csv.field_size_limit(sys.maxsize)
-    lenient = "surrogateescape" if dialect.encoding.startswith("utf-8") else "replace"
-    with io.TextIOWrapper(stream, dialect.encoding, errors=lenient, newline="") as text:
-        reader = csv.reader(text, delimiter=dialect.delimiter, strict=True)
-        try:
-            header = list(map(_repaired, next(reader, [])))
-            if len(set(header)) < len(header):
-                twice = next(name for name in header if header.count(name) > 1)
-                raise InputError(f"the first line has a duplicate column: {twice!r}")
-            for cells in reader:
-                if cells:
-                    yield _csv_row(header, cells, reader.line_num)
-        except csv.Error as error:
-            raise InputError(f"line {reader.line_num}: {error}") from None
 
 
 def _csv_row(header: Sequence[str], cells: Sequence[str], line: int) -> Row:
