@@ -48,6 +48,8 @@ def check(questions: object, where: str) -> Questions:
     """Questions as they stand in a request, typed; or InputError."""
     try:
         return read_request(encode({"state": "", "questions": questions}), MAX_OPTIONS).questions
+    except UnicodeEncodeError as error:
+        raise InputError(f"{where}: {error.object!r} is not UTF-8 text") from None
     except DecidedError as error:
         raise InputError(f"{where}: {error}") from None
 

@@ -324,6 +324,28 @@ def test_a_state_that_fails_is_a_result_with_an_error(server: Server, make: Make
         results[1].answered()
 
 
+def test_what_no_json_can_say_is_the_one_kind_of_error(server: Server, make: Make) -> None:
+    with make(server.url) as client:
+        for state, questions in (("\ud800", YES), ({"a": ["\udcff"]}, YES), ("x", {"q": Noul("\ud800?")})):
+            with pytest.raises(ClientError, match="surrogates not allowed") as refused:
+                client.ask(state, questions)
+            assert (refused.value.status, refused.value.code) == (0, "unreadable")
+        with pytest.raises(ClientError, match="the questions cannot be sent"):
+            list(client.batch(["x"], {"\ud800": Noul("Is it so?")}))
+    with make(server.url, model="\ud800") as client, pytest.raises(ClientError, match="the model cannot be sent"):
+        client.ask("x", YES)
+
+
+@pytest.mark.parametrize("states", [["a", "\ud800", "b"], ["\ud800", "a"], ["a", "\udcff"], ["\ud800"]])
+def test_a_state_that_no_json_can_say_fails_alone(server: Server, make: Make, states: list[str]) -> None:
+    with make(server.url) as client:
+        results = {result.index: result for result in client.batch(states, YES)}
+    assert sorted(results) == list(range(len(states)))
+    for index, state in enumerate(states):
+        error = results[index].error
+        assert (error.code if error else "") == ("" if state.isascii() else "unreadable")
+
+
 def test_a_state_larger_than_the_server_takes_fails_alone(small: Server, make: Make) -> None:
     states = ["x", "y" * 3000, *[f"state {n} " + "z" * 700 for n in range(9)]]
     with make(small.url, KEY) as client:

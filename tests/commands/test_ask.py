@@ -166,6 +166,10 @@ def test_the_key_of_a_server(decided: Run, monkeypatch: pytest.MonkeyPatch) -> N
         (["x", *ANGRY, "--server", "no address"], 3, "--server no address"),
         (["FAIL", *ANGRY], 1, "inference failed: the model failed while running"),
         (["x" * 200_001, *ANGRY], 1, "state is too long"),
+        (["\udcff", *ANGRY], 2, "the state is not UTF-8 text"),
+        (["\udcff", *ANGRY, "--server", "http://127.0.0.1:9"], 2, "the state is not UTF-8 text"),
+        (["x", "--noul", "A\udcff?"], 2, "questions: 'A\\udcff?' is not UTF-8 text"),
+        (["x", "--choice", "Which?", "a", "b=\udcff"], 2, "questions: '\\udcff' is not UTF-8 text"),
     ],
 )
 def test_mistakes_have_a_message_and_a_code(decided: Run, arguments: list[str], code: int, said: str) -> None:
@@ -190,6 +194,7 @@ def test_mistakes_have_a_message_and_a_code(decided: Run, arguments: list[str], 
         ("a: yes or no?", "needs a type, instructions and criteria"),
         ("", "must map names to questions"),
         ("\x00", "not valid YAML"),
+        ('a: {type: noul, instructions: "\\ud800"}', "'\\ud800' is not UTF-8 text"),
         ("a: !!python/object:os.system {}", "not valid YAML"),
     ],
 )

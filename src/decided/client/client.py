@@ -97,10 +97,10 @@ class Client(_Options):
                 yield from self._results(chunk)
             except self._caught as error:
                 problem = self._failure(error)
-            late: list[BatchResult] = []
-            pause = plan.after(chunk, problem, late)
-            yield from late
+            pause = plan.after(chunk, problem)
+            yield from plan.late()
             time.sleep(pause)
+        yield from plan.late()
 
     def models(self) -> list[ModelEntry]:
         return protocol.models(self._send("GET", protocol.MODELS, None))
@@ -162,11 +162,12 @@ class AsyncClient(_Options):
                         yield result
             except self._caught as error:
                 problem = self._failure(error)
-            late: list[BatchResult] = []
-            pause = plan.after(chunk, problem, late)
-            for result in late:
+            pause = plan.after(chunk, problem)
+            for result in plan.late():
                 yield result
             await asyncio.sleep(pause)
+        for result in plan.late():
+            yield result
 
     async def models(self) -> list[ModelEntry]:
         return protocol.models(await self._send("GET", protocol.MODELS, None))

@@ -145,13 +145,23 @@ def headers(api_key: str | None) -> dict[str, str]:
 
 
 def single(model: str | None, state: Any, questions: Questions, explain: bool = False) -> bytes:
-    return b"{" + shared(model, questions, explain) + b'"state":' + encode(state) + b"}"
+    return b"{" + shared(model, questions, explain) + b'"state":' + _encoded(state, "the state") + b"}"
 
 
 def shared(model: str | None, questions: Questions, explain: bool) -> bytes:
     """The beginning of a request, up to what it is about."""
-    named = b'"model":' + encode(model) + b"," if model else b""
-    return named + (b'"explain":true,' if explain else b"") + b'"questions":' + encode(questions) + b","
+    named = b'"model":' + _encoded(model, "the model") + b"," if model else b""
+    asked = b'"questions":' + _encoded(questions, "the questions") + b","
+    return named + (b'"explain":true,' if explain else b"") + asked
+
+
+def _encoded(value: object, what: str) -> bytes:
+    """The value as JSON. A text may hold what UTF-8 cannot say: half of a pair of surrogates, or, in Python, a byte
+    that was no text where it came from."""
+    try:
+        return encode(value)
+    except UnicodeEncodeError as error:
+        raise ClientError(0, "unreadable", f"{what} cannot be sent: {error}") from None
 
 
 def models(reply: ServerReply) -> list[ModelEntry]:
@@ -279,6 +289,7 @@ class BatchPlan:
         self.tries = Tries(retries)
         self._states = enumerate(states)
         self._again: deque[tuple[int, bytes]] = deque()
+        self._late: list[BatchResult] = []
         self._size = MAX_STATES
 
     def chunk(self) -> Chunk | None:
@@ -297,12 +308,21 @@ class BatchPlan:
     def _next(self) -> tuple[int, bytes] | None:
         if self._again:
             return self._again.popleft()
-        found = next(self._states, None)
-        return None if found is None else (found[0], encode(found[1]))
+        for number, state in self._states:
+            try:
+                return number, _encoded(state, "the state")
+            except ClientError as error:
+                self._late.append(BatchResult(number, None, error))
+        return None
 
-    def after(self, chunk: Chunk, error: ClientError | None, results: list[BatchResult]) -> float:
+    def late(self) -> list[BatchResult]:
+        """The results that came of no reply, each given once."""
+        found, self._late = self._late, []
+        return found
+
+    def after(self, chunk: Chunk, error: ClientError | None) -> float:
         """A request has ended. What it left open is asked again: returns after how many seconds. Results that come of
-        it are added; an error that concerns all states is raised."""
+        it are `late`; an error that concerns all states is raised."""
         error = error or chunk.problem
         if error is None and chunk.waiting:
             error = ClientError(0, "unreachable", "the stream ended before every state had its line")
@@ -310,11 +330,11 @@ class BatchPlan:
             self.tries.reset()
         if error is None:  # what was too much a while ago may not be now; but not at once, since a 504 costs its time
             self._size = min(MAX_STATES, self._size + max(1, self._size // 8))
-        pause = self._pause(chunk, error, results) if error is not None else 0.0
+        pause = self._pause(chunk, error) if error is not None else 0.0
         self._again.extendleft(reversed(chunk.waiting.items()))
         return pause
 
-    def _pause(self, chunk: Chunk, error: ClientError, results: list[BatchResult]) -> float:
+    def _pause(self, chunk: Chunk, error: ClientError) -> float:
         if chunk.path == BATCH and error.status in (404, 405):  # a server of the protocol need not have batches
             self.one_by_one = True
             return 0.0
@@ -322,7 +342,7 @@ class BatchPlan:
         if guilty is None and error.status in _OF_ONE_STATE and len(chunk.waiting) == 1 and not chunk.settled:
             guilty = next(iter(chunk.waiting))
         if guilty is not None:
-            results.append(chunk.give_up(guilty, error))
+            self._late.append(chunk.give_up(guilty, error))
             return 0.0
         if error.status in _TOO_MUCH:  # with fewer states in a request it goes, or shows which one it was
             self._size = max(1, chunk.settled or len(chunk.waiting) // 2)

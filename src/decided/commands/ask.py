@@ -107,6 +107,10 @@ def _questions(given: dict[str, Any]) -> dict[str, Question]:
 
 def _state(given: str | None) -> Any:
     if given is not None and not given.startswith("@"):
+        try:
+            given.encode()
+        except UnicodeEncodeError:  # Python takes any byte as an argument, and so marks those that are no text
+            raise InputError("the state is not UTF-8 text") from None
         return given
     where = "standard input" if given is None else given[1:]
     try:
