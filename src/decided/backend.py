@@ -92,7 +92,8 @@ class _Server:
                 async for result in results:
                     yield result
         except ClientError as error:
-            raise ModelError(f"--server {self._url}: {error}") from None
+            kind = InputError if error.status == 422 else ModelError  # it can be asked, but not these questions
+            raise kind(f"--server {self._url}: {error}") from None
 
     async def close(self) -> None:
         await self._client.close()

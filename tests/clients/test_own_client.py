@@ -354,11 +354,43 @@ def test_a_state_larger_than_the_server_takes_fails_alone(small: Server, make: M
     assert {index: result.error.status for index, result in results.items() if result.error} == {1: 413}
 
 
-def test_what_concerns_all_states_is_raised(server: Server, keyed: Server, make: Make) -> None:
-    with make(server.url) as client, pytest.raises(ClientError, match="too many options"):
-        list(client.batch(["x", "y"], {"q": Choice({str(n): None for n in range(257)})}))
+@pytest.mark.parametrize("states", [["x"], ["x", "y"]], ids=["one state", "two states"])
+def test_what_concerns_all_states_is_raised(server: Server, keyed: Server, make: Make, states: list[str]) -> None:
+    many = Choice({str(n): None for n in range(257)})
+    with make(server.url) as client:
+        for questions, said in (
+            ({"q": many}, "too many options"),
+            ({"states[0]": many}, "too many options"),
+            ({}, "at least one question"),
+            (dict.fromkeys(map(str, range(65)), Noul("Is it so?")), "too many questions"),
+            ({"state": Noul()}, "a noul needs instructions"),
+        ):
+            with pytest.raises(ClientError, match=said):
+                list(client.batch(states, questions))
     with make(keyed.url) as client, pytest.raises(ClientError, match="401"):
-        list(client.batch(["x", "y"], YES))
+        list(client.batch(states, YES))
+
+
+@pytest.mark.parametrize(
+    ("detail", "raised"),
+    [
+        ('question "state": too many options', True),
+        ([{"loc": ["body", "questions", "q"], "msg": "no"}], True),
+        ([{"loc": ["body", "state"], "msg": "no", "input": "a question"}], False),
+        ("state is too long", False),
+        ("no", False),
+    ],
+)
+def test_without_batches_a_refusal_is_of_what_it_names_first(make: Make, detail: Any, raised: bool) -> None:
+    replies = Scripted(404, {"detail": "Not Found"}), Scripted(422, {"detail": detail}), Scripted(body=ANSWER)
+    with answering(make, *replies) as (client, log):
+        if raised:
+            with pytest.raises(ClientError, match="422"):
+                list(client.batch(["x", "y"], YES))
+        else:
+            refused, answered = client.batch(["x", "y"], YES)
+            assert (refused.error.status, answered.error) == (422, None)
+        assert len(log) == (2 if raised else 3)
 
 
 def test_a_batch_that_takes_longer_than_a_request_may_is_continued(hasty: Server, make: Make) -> None:

@@ -9,6 +9,7 @@ import pytest
 from decided.commands import terminal
 from decided.contract.types import ChoiceAnswer, SingleResponse, Usage
 from tests.commands.conftest import Run
+from tests.support.scripted_server import Scripted, scripted_server
 from tests.support.server import Server, running_server
 
 TEAM = ("--choice", "Which team?", "billing=invoices and payments", "delivery")
@@ -211,6 +212,14 @@ def test_a_model_that_cannot_take_so_many_options_says_so(decided: Run, tmp_path
     done = decided(
         "ask", "x", "--choice", "Which?", *map(str, range(27)), "--model", f"fake-remote:{tmp_path / 'alive'}"
     )
+    assert (done.code, "at most 26" in done.err) == (2, True)
+
+
+def test_a_server_that_cannot_take_so_many_options_says_so(decided: Run) -> None:
+    models = Scripted(body={"models": [{"name": "m", "description": "", "release_date": "", "kind": ""}]})
+    refusal = Scripted(422, {"detail": 'question "Which?": too many options: 27, at most 26'})
+    with scripted_server(lambda asked: models if asked.path == "/v1/models" else refusal) as (url, _):
+        done = decided("ask", "x", "--choice", "Which?", *map(str, range(27)), "--server", url)
     assert (done.code, "at most 26" in done.err) == (2, True)
 
 

@@ -37,7 +37,7 @@ _TOO_MUCH = frozenset({413, 500, 504})  # what may have been too much at a time
 _OF_ONE_STATE = _TOO_MUCH | {422}
 _CHUNK_BYTES = 2**19  # half of what a server takes by default
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 30.0
-_NAMED_STATE = re.compile(r"states\[(\d+)\]")
+_AT_FAULT = re.compile(r"question|state(?:s\[(\d+)\])?")  # the first counts: what is quoted after it may hold any word
 
 
 A = TypeVar("A")
@@ -264,10 +264,16 @@ class Chunk:
         else:
             yield self._settle(number, error)
 
-    def named_in(self, error: ClientError) -> int | None:
-        """Which state the server refuses the whole request for."""
-        found = _NAMED_STATE.search(error.message) if error.status == 422 else None
-        return self._numbers[int(found[1])] if found and int(found[1]) < len(self._numbers) else None
+    def guilty(self, error: ClientError) -> int | None:
+        """The state for which the server refuses the whole request: the one that it names, or the only one, unless it
+        names a question, which it would refuse with any state."""
+        named = _AT_FAULT.search(error.message) if error.status == 422 else None
+        if named and named[1]:
+            place = int(named[1])
+            return self._numbers[place] if place < len(self._numbers) else None
+        alone = len(self.waiting) == 1 and not self.settled
+        of_questions = named is not None and named[0] == "question"
+        return next(iter(self.waiting)) if alone and error.status in _OF_ONE_STATE and not of_questions else None
 
     def give_up(self, number: int, error: ClientError) -> BatchResult:
         return self._settle(number, error)
@@ -338,9 +344,7 @@ class BatchPlan:
         if chunk.path == BATCH and error.status in (404, 405):  # a server of the protocol need not have batches
             self.one_by_one = True
             return 0.0
-        guilty = chunk.named_in(error)
-        if guilty is None and error.status in _OF_ONE_STATE and len(chunk.waiting) == 1 and not chunk.settled:
-            guilty = next(iter(chunk.waiting))
+        guilty = chunk.guilty(error)
         if guilty is not None:
             self._late.append(chunk.give_up(guilty, error))
             return 0.0
