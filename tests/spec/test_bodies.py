@@ -218,6 +218,17 @@ UNREADABLE = {
     "deep in an ignored field": GOOD[:-1] + b',"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     "500,000 open brackets": b"[" * 500_000,
 }
+NESTED = {
+    "instructions": b'{"type":"noul","instructions":DEEP}',
+    "an unknown field": b'{"type":"noul","instructions":"Is it so?","x":DEEP}',
+    "the type": b'{"type":DEEP}',
+    "the description of an option": b'{"type":"choice","criteria":{"a":DEEP,"b":null}}',
+    "a level": b'{"type":"score","criteria":["none",DEEP]}',
+    "a criterion": b'{"type":"noul","criteria":{"true":DEEP}}',
+    "criteria of the wrong kind": b'{"type":"choice","criteria":DEEP}',
+    "beside a wrong question": b'{"type":"noul","instructions":DEEP},"r":{"type":"box"}',
+    "the question": b"DEEP",
+}
 NO_OBJECT = {"an array": b"[]", "a string": b'"x"', "a number": b"1", "null": b"null", "true": b"true"}
 
 
@@ -225,6 +236,22 @@ NO_OBJECT = {"an array": b"[]", "a string": b'"x"', "a number": b"1", "null": b"
 def test_bad_bytes_are_unreadable(server: Server, body: bytes) -> None:
     refused(post(server, body), 400)
     refused(post(server, body.replace(b'"state":', b'"states":'), BATCH), 400)
+
+
+@pytest.mark.parametrize("path", POSTS)
+@pytest.mark.parametrize("place", NESTED.values(), ids=NESTED)
+def test_what_is_nested_too_deeply_is_never_our_fault(server: Server, path: str, place: bytes) -> None:
+    """Whichever step of the reading it is too deep for."""
+    statuses = set()
+    states = b'"state":"x"' if path == SINGLE else b'"states":["x"]'
+    for depth in range(900, 1_051):
+        question = place.replace(b"DEEP", b"[" * depth + b"]" * depth)
+        reply = post(server, b"{" + states + b',"questions":{"q":' + question + b"}}", path)
+        statuses.add(reply.status)
+        if reply.status != 200:
+            refused(reply, reply.status)
+    assert 400 in statuses
+    assert statuses <= {200, 400, 422}
 
 
 @pytest.mark.parametrize("path", POSTS)

@@ -6,8 +6,8 @@ Step two, `read_request` and `read_batch`: is that object a request we serve? If
 
 import json
 from collections.abc import Callable
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, wraps
+from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
@@ -36,7 +36,24 @@ _decode_questions: Callable[[bytes], dict[str, Question]] = msgspec.json.Decoder
 _KEPT, _KEPT_BYTES = 256, 4096
 """Of questions that were read before: how many sets are kept, and how large one may be."""
 
+P = ParamSpec("P")
+T = TypeVar("T")
 
+
+def _refuse_depth(read: Callable[P, T]) -> Callable[P, T]:
+    """400 for what is nested too deeply. Around the whole reading, since one step may go deeper than the one before."""
+
+    @wraps(read)
+    def bounded(*args: P.args, **named: P.kwargs) -> T:
+        try:
+            return read(*args, **named)
+        except RecursionError:
+            raise Unreadable("the body is nested too deeply") from None
+
+    return bounded
+
+
+@_refuse_depth
 def read_object(body: bytes) -> dict[str, Any]:
     """The body as a JSON object, or 400."""
     try:
@@ -46,8 +63,6 @@ def read_object(body: bytes) -> dict[str, Any]:
         again = encode(value)
         if again != body and again != msgspec.json.format(body, indent=-1):
             json.loads(body, object_pairs_hook=_refuse_repeated_keys, parse_int=len, parse_float=len)
-    except RecursionError:
-        raise Unreadable("the body is nested too deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Unreadable(f"the body is not valid JSON: {error}" if body else "the body is empty") from None
     if not isinstance(value, dict):
@@ -63,6 +78,7 @@ def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> None:
         seen.add(key)
 
 
+@_refuse_depth
 def read_request(body: bytes, max_options: int, explain: bool = False) -> Request:
     """A single-state request, or 400, or 422."""
     fields = read_object(body)
@@ -73,6 +89,7 @@ def read_request(body: bytes, max_options: int, explain: bool = False) -> Reques
     return Request([state], _read_questions(fields, max_options), sent)
 
 
+@_refuse_depth
 def read_batch(body: bytes, max_options: int, explain: bool = False) -> Request:
     """A batch request, or 400, or 422."""
     fields = read_object(body)
@@ -86,6 +103,7 @@ def read_batch(body: bytes, max_options: int, explain: bool = False) -> Request:
     return Request(rendered, _read_questions(fields, max_options), sent)
 
 
+@_refuse_depth
 def read_outcomes(body: bytes, _max_options: int = 0) -> OutcomesRequest:
     """What turned out to be right, or 400, or 422."""
     try:
