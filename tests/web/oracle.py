@@ -70,6 +70,12 @@ def _headers(request: h11.Request) -> dict[bytes, bytes]:
 
 def _path(target: bytes) -> str:
     text = target.decode("latin-1")
-    path = text.split("?")[0] if text[0] in "/*" else urlsplit(text).path if "://" in text else ""
+    path = text.split("?")[0] if text[0] in "/*" else _path_of_address(text)
     plain = {f"%{ord(each):02X}": each for each in UNRESERVED}
     return re.sub("%[0-9A-Fa-f]{2}", lambda escape: plain.get(escape[0].upper(), escape[0]), path)
+
+
+def _path_of_address(text: str) -> str:
+    """The one of a whole address, `/` if it has none. Without a plain host it is no address."""
+    address = urlsplit(text)
+    return address.path or "/" if re.fullmatch(r"[\w.-]+(:\d+)?", address.netloc, re.ASCII) else ""

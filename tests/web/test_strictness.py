@@ -79,6 +79,13 @@ def test_what_may_be_written_either_way_is_the_same_path(server: Server, path: s
         served(wire.exchange(message(GOOD, path=path)))
 
 
+@pytest.mark.parametrize("target", ["http://a", "http://a:80", "http://a?b=c", "http://a/"])
+def test_a_whole_address_without_a_path_is_that_of_the_page(server: Server, target: str) -> None:
+    with Wire(server) as wire:
+        reply = wire.exchange(head(method="GET", path=target))
+    assert (reply.status, reply.body) == (200, server.get("/").body)
+
+
 # --- Expect, versions, codings ---
 
 

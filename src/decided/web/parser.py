@@ -230,7 +230,7 @@ def path_of(target: bytes) -> str:
     """The path that a request asks for. Only what may be written either way is decoded: %2F is not a separator."""
     if not target.startswith(b"/"):
         try:
-            target = httptools.parse_url(target).path or b""
+            target = httptools.parse_url(target).path or b"/"
         except httptools.HttpParserInvalidURLError:
             return ""
     path = target.partition(b"?")[0].decode("latin-1")
