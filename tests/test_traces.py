@@ -130,6 +130,7 @@ def test_a_collector_gets_a_span_per_request_without_content() -> None:
         asked = server.ask(SECRET, questions, HEADERS | {"x-request-id": "mine"})
         assert server.ask("FAIL", questions).status == 500
         assert server.get("/nowhere").status == 404
+        assert server.request("MADE-UP", "/health").status == 405
         body = {"states": [SECRET] * 3, "questions": questions}
         server.request("POST", "/v1/systemone/batch", body, {"Accept": "application/x-ndjson"})
         assert server.stop() == 0
@@ -158,6 +159,8 @@ def test_a_collector_gets_a_span_per_request_without_content() -> None:
     assert (failed.parent_span_id, failed.status.code, attributes(failed)["http.response.status_code"]) == (b"", 2, 500)
     (missing,) = collector.named("GET other")
     assert attributes(missing)["http.response.status_code"] == 404
+    (unknown,) = collector.named("HTTP /health")  # a name that a client made up is no name for a span
+    assert attributes(unknown)["http.request.method"] == "_OTHER"
     (stream,) = collector.named("POST /v1/systemone/batch")
     assert attributes(stream)["gen_ai.usage.input_tokens"] == 3 * asked.json["usage"]["input_tokens"]
     assert SECRET not in str(collector.spans)

@@ -10,12 +10,13 @@ LINES = [
     b"GET /health HTTP/1.1", b"POST /v1/systemone HTTP/1.1", b"POST /a%2Fb%41%7e%2e?q=%2F HTTP/1.1", b"HEAD / HTTP/1.0",
     b"POST / HTTP/1.0", b"GET http://h/path?x HTTP/1.1", b"GET http://h HTTP/1.1", b"OPTIONS * HTTP/1.1",
     b"CONNECT h:443 HTTP/1.1", b"DELETE //double HTTP/1.1", b"PUT /with#hash HTTP/1.1", b"M-SEARCH * HTTP/1.1",
+    b"FOO / HTTP/1.1", b"get / HTTP/1.1", b"!#$%&'*+-.^_`|~9 / HTTP/1.0", b"PRI * HTTP/1.1", b"connect h:443 HTTP/1.1",
 ]  # fmt: skip
 BAD_LINES = [
     b"GET / HTTP/2.0", b"GET / HTTP/0.9", b"GET / HTTP/1.2", b"GET /", b"GET  / HTTP/1.1", b"GET /  HTTP/1.1",
-    b" GET / HTTP/1.1", b"GET / HTTP/1.1 ", b"GET / http/1.1", b"get / HTTP/1.1", b"GET /a b HTTP/1.1",
+    b" GET / HTTP/1.1", b"GET / HTTP/1.1 ", b"GET / http/1.1", b"GET /a b HTTP/1.1",
     b"G\xc3T / HTTP/1.1", b"GET /\xff HTTP/1.1", b"GET\t/ HTTP/1.1", b"OPTIONS * RTSP/1.0", b"SOURCE / ICE/1.0",
-    b"PRI * HTTP/2.0", b"GET / HTTP/11", b"FOO / HTTP/1.1", b"GET / HTTP/1.1\rX: y", b"GET / XHTTP/1.1",
+    b"PRI * HTTP/2.0", b"GET / HTTP/11", b"GET / HTTP/1.1\rX: y", b"GET / XHTTP/1.1",
 ]  # fmt: skip
 HOSTS = [
     b"Host: h", b"host:localhost:8000 ", b"HOST: [::1]:80", b"Host: 127.0.0.1", b"Host: a_b.example", b"Host: h:",

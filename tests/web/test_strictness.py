@@ -129,6 +129,22 @@ def test_a_header_line_that_can_be_read_in_two_ways_is_a_bad_request(server: Ser
     refused_and_closed(server, with_lines(b"Host: x", line))
 
 
+@pytest.mark.parametrize("method", ["FOO", "get", "POSTS", "PRI", "PLAY", "!#$%&'*+-.^_`|~9"])
+def test_a_method_that_nobody_knows_is_not_allowed(server: Server, method: str) -> None:
+    """However its body comes, and what follows that is the next request."""
+    bodies = [head(method=method, path="/health"), message(NEXT, method=method, path="/health")]
+    bodies.append(head("Transfer-Encoding: chunked", method=method, path="/health") + chunked(NEXT))
+    with Wire(server) as wire:
+        for request in bodies:
+            wire.send(request + NEXT)
+            reply = wire.reply()
+            refused(reply, 405)
+            assert reply.headers["allow"] == "GET, HEAD"
+            assert served(wire.reply()) == {"ready": True}
+        refused(wire.exchange(head(method=method, path="/nowhere")), 404)
+        assert wire.quiet()
+
+
 def test_a_body_for_connect_is_a_bad_request(server: Server) -> None:
     refused_and_closed(server, message(GOOD, method="CONNECT", path="example.org:443"))
 

@@ -126,7 +126,10 @@ class RequestParser:
             raise Unreadable(_NOT_HTTP)
         self._headers, self._begun, self._keep_alive, self.ended = {}, 0, None, False
         self._llhttp = httptools.HttpRequestParser(self)
-        upgrade = self._feed(head)
+        method, target, minor = line.groups()
+        # llhttp knows a list of methods, and of those of HTTP it reads CONNECT alone in another way. It is shown POST
+        # for all others: the routes decide what a method is, and where a body ends does not depend on it.
+        upgrade = self._feed(head if method == b"CONNECT" else b"POST" + head[len(method) :])
         if upgrade:
             # A server may pass over the offer of another protocol (Java's client makes one with its first request), but
             # this parser stops there. If it stops without one, it is at a CONNECT, and what follows is not HTTP.
@@ -134,7 +137,6 @@ class RequestParser:
             if without_offer != head:
                 return self._head(without_offer)
         headers, self._headers = self._headers, {}  # what comes later is a trailer, and says nothing about the request
-        method, target, minor = line.groups()
         old = minor == b"0"
         self._check_host(headers.get(b"host"), old)
         coding, length = headers.get(b"transfer-encoding"), headers.get(b"content-length", b"0")

@@ -6,6 +6,7 @@ service is called is left to the variables that the SDK reads.
 
 import asyncio
 import logging
+from http import HTTPMethod
 from typing import TYPE_CHECKING, Any
 
 from decided import tracing
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("decided")
 
+_METHODS = frozenset(HTTPMethod)
 _GRACE_S = 3.0
 """How long the end of the process waits for a collector."""
 
@@ -52,7 +54,7 @@ class Spans:
 
         given = {name: request.headers.get(name.encode(), b"").decode("latin-1") for name in self._propagator.fields}
         parent = self._propagator.extract(given)
-        span = self._tracer.start_span(request.method, parent, SpanKind.SERVER)
+        span = self._tracer.start_span("HTTP", parent, SpanKind.SERVER)
         ours: dict[str, str] = {}
         self._propagator.inject(ours, set_span_in_context(span, parent))
         tracing.current.set(tracing.Trace(ours))
@@ -61,9 +63,10 @@ class Spans:
     def end(self, span: "Span", request: HttpRequest, endpoint: str, status: int) -> None:
         from opentelemetry.trace import StatusCode
 
-        span.update_name(f"{request.method} {endpoint}")
+        known = request.method in _METHODS  # the client may have made it up
+        span.update_name(f"{request.method if known else 'HTTP'} {endpoint}")
         found: dict[str, Any] = {
-            "http.request.method": request.method,
+            "http.request.method": request.method if known else "_OTHER",
             "http.route": endpoint,
             "http.response.status_code": status,
             "decided.request_id": request.id,
