@@ -91,18 +91,12 @@ def read_rows(path: Path, limit: int = 0) -> Iterator[dict[str, Any]]:
             for asked in row["questions"]:
                 question = {k: v for k, v in asked.items() if k not in ("answer", "answers")}
                 task = f"{HAND_WRITTEN}{path.name.split('.')[0]}/{question['type']}"
-                if "state" in row:
-                    yield {"task": task, "state": row["state"], "question": question, "answer": asked["answer"]}
-                    continue
-                for state, answer in zip(row["states"], asked["answers"], strict=True):
-                    version_of = row["states"][0]
-                    yield {
-                        "task": task,
-                        "state": state,
-                        "question": question,
-                        "answer": answer,
-                        "version_of": version_of,
-                    }
+                several = "states" in row
+                states = row["states"] if several else [row["state"]]
+                answers = asked["answers"] if several else [asked["answer"]]
+                for state, answer in zip(states, answers, strict=True):
+                    found = {"task": task, "state": state, "question": question, "answer": answer}
+                    yield found | {"version_of": states[0]} if several else found
 
 
 def training_rows(path: Path, limit: int = 0, seed: int = 1) -> Iterator[tuple[dict[str, Any], int]]:

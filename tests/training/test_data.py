@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from tests.support.server import ROOT
 from training.archive import HELD_OUT, KEPT, TRAIN, Archive, joined
-from training.data import build, read_rows, split_of, training_rows
+from training.data import build, example, read_rows, split_of, training_rows
 from training.weights import load, mix, put_together, save, take_apart
 
 NOUL = {"type": "noul", "instructions": "is it so"}
@@ -62,6 +62,12 @@ def test_an_answer_for_each_version_is_asked_for(tmp_path: Path) -> None:
     path.write_text(json.dumps({"states": ["one", "two"], "questions": [{**NOUL, "answers": [True]}]}))
     with pytest.raises(ValueError, match="shorter"):
         list(read_rows(path))
+
+
+def test_every_hand_written_answer_is_an_option() -> None:
+    for path in (ROOT / "training" / "everyday").glob("*.jsonl"):
+        wrong = [found for found in read_rows(path) if example(found) is None]
+        assert not wrong, (path.name, wrong[0])
 
 
 def test_some_states_of_hand_written_tasks_and_some_whole_tasks_are_kept() -> None:
