@@ -20,7 +20,7 @@ from loadgen import closed_loop
 from report import progress, spread
 from workload import QUESTIONS, SINGLE, http_request, small_body
 
-from decided.contract.types import Question
+from decided.contract.types import Noul, Question
 from decided.engines.embedded.model import Embedded
 from decided.engines.embedded.weights import locate
 from decided.profiles.fingerprint import canonical_keys, fingerprint
@@ -33,12 +33,14 @@ START_S = 120.0
 def write_profiles(folder: Path, model: str) -> None:
     """One for each question that the benchmarks ask: what was learnt is of no matter, only its size."""
     loaded = Embedded(locate(model.partition(":")[2]), exact=False, threads=1)
-    (width,) = {each.shape[1] * each.shape[3] for each in loaded._narrow[0].get_outputs() if "value" in each.name}
+    (item,) = loaded.encode(loaded.prepare([Noul("Is it late?")]), "The parcel is late.").items
+    item.wants_features = True
+    loaded.run([item])
     figures = Figures(0.5, 0.7, 0.1)
     for name, asked in QUESTIONS.items():
         question: Question = msgspec.convert(asked, Question)
         options = len(canonical_keys(question))
-        head = np.random.default_rng(0).normal(0, 0.01, (options, width))
+        head = np.random.default_rng(0).normal(0, 0.01, (options, len(item.features)))
         profile = Profile(
             format=FORMAT, name=name, question=question, fingerprint=fingerprint(question), model=loaded.card.name,
             weights=loaded.card.weights, recipe="head", labels=60, before=figures, after=figures, scale=1.0,

@@ -29,9 +29,9 @@ def at_home(folder: Path) -> dict[str, str]:
 def answer(model: Embedded) -> list[list[list[float]]]:
     """By the session of one thread, then by that of all."""
     found: list[list[list[float]]] = []
-    for session in (model._narrow, model._wide):
+    for wide in (False, True):
         [item] = model.encode(model.prepare([QUESTION]), "The parcel came on Friday, two days after the party.").items
-        weights = model._go_on(item, session)
+        weights = model._go_on(item, wide)
         assert isinstance(weights, list)
         found += [weights]
     return found

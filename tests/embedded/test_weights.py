@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from decided.engines.embedded import weights
-from decided.engines.embedded.model import _digest
+from decided.engines.embedded.weights import digest
 from decided.errors import ModelError
 
 SMALL = Path(weights.__file__).parents[2] / "weights"
@@ -16,19 +16,21 @@ SMALL = Path(weights.__file__).parents[2] / "weights"
 def test_without_the_larger_package_there_is_the_small_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weights, "find_spec", lambda name: None)
     assert weights.locate("") == weights.locate("small") == SMALL
-    with pytest.raises(ModelError, match="make install"):
-        weights.locate("base")
+    for name in ("base", "ensemble"):
+        with pytest.raises(ModelError, match=f"embedded:{name} is not installed: run `make install`"):
+            weights.locate(name)
 
 
-def test_with_the_larger_package_it_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_with_the_larger_package_both_answer_together(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(weights, "find_spec", lambda name: object())
     monkeypatch.setattr(weights, "files", lambda name: tmp_path if name == "decided_model_base" else SMALL.parent)
-    assert weights.locate("") == weights.locate("base") == tmp_path
+    assert weights.locate("") == weights.locate("ensemble") == tmp_path / "ensemble"
+    assert weights.locate("base") == tmp_path
     assert weights.locate("small") == SMALL
 
 
 def test_other_names_are_refused() -> None:
-    with pytest.raises(ModelError, match="embedded:base and embedded:small"):
+    with pytest.raises(ModelError, match="are embedded:ensemble, embedded:base, embedded:small"):
         weights.locate("large")
 
 
@@ -39,7 +41,7 @@ def test_what_was_learnt_belongs_to_all_that_an_answer_depends_on(name: str) -> 
     for file in card["sha256"]:
         other = deepcopy(card)
         other["sha256"][file] = "0" * 64
-        assert (_digest(other) == _digest(card)) == file.endswith(".onnx")
+        assert (digest(other) == digest(card)) == file.endswith(".onnx")
     warmer = deepcopy(card)
     warmer["temperatures"]["noul"][0] += 0.1
-    assert _digest(warmer) != _digest(card)
+    assert digest(warmer) != digest(card)

@@ -1,12 +1,10 @@
-"""The embedded models: encoders, run by ONNX Runtime with 8-bit weights.
+"""The embedded models: encoders with 8-bit weights, alone or several that answer together.
 
 A state is read once, in windows that do not see each other, and its keys and values serve all its questions. Options of
 a question see the state, the instructions and themselves; their markers see one another. So the order of the options
 cannot matter, and neither can what else is in a batch: integer products are exact and every scale belongs to one token.
 """
 
-import hashlib
-import json
 import logging
 import math
 import threading
@@ -34,18 +32,15 @@ from decided.engines.embedded.layout import (
     SEP,
     windows,
 )
+from decided.engines.embedded.network import Floats, Ints, Network, Read, join
 from decided.engines.embedded.prompt import render
-from decided.engines.embedded.sessions import sessions
-from decided.engines.embedded.weights import locate
+from decided.engines.embedded.weights import checked_members, digest, locate, read_card
 from decided.engines.tokenizer import Vocabulary
 from decided.errors import ModelError
 from decided.hardware import multiplies_bytes_exactly, physical_cores
 from decided.settings import Settings
 
 log = logging.getLogger("decided.embedded")
-
-Floats = NDArray[np.float32]
-Ints = NDArray[np.int64]
 
 _HIDDEN_FROM = np.float32(-1e9)
 _ROW_TOKENS = 192
@@ -77,29 +72,40 @@ class EncodedQuestion(NamedTuple):
 
 
 class Asking:
-    """A state with its questions, on its way. A run reads one window, or answers one group of questions; of a state of
-    one window, both. Keys and values of the windows are kept from run to run."""
+    """A state with its questions, on its way through one network after the other. A step reads one window, or answers
+    one group of questions; of a state of one window, both. What was read of the windows is kept from step to step."""
 
-    def __init__(self, ids: list[int], questions: list[EncodedQuestion], budget: int) -> None:
+    def __init__(self, ids: list[int], questions: list[EncodedQuestion], budget: int, efforts: list[float]) -> None:
         self.ids = ids
         self.windows = windows(len(ids))
         self.keys = len(ids) + 2 * len(self.windows)
+        self.questions = questions
         self.groups = list(_groups(questions, budget * _KEYS // (_KEYS + self.keys)))
+        self.logits = [np.zeros(len(asked.markers), np.float32) for asked in questions]
+        self.efforts = efforts
+        self.network = 0  # whose turn it is; the rest is what this one has done
         self.read = 0  # windows
-        self.cached: dict[str, Floats] = {}
+        self.cached: Read = {}
         self.answered = 0  # groups
-        self.answers: list[list[float]] = []
         self.options = onnxruntime.RunOptions()
         self.options.log_severity_level = 4  # to be stopped is no error
 
     @property
     def is_long(self) -> bool:
-        """Whether it takes more than one run."""
+        """Whether every step is a run of its own."""
         return len(self.windows) > 1 or len(self.groups) > 1
+
+    @property
+    def is_over(self) -> bool:
+        return self.network == len(self.efforts)
 
     @property
     def cost(self) -> int:
         """Of the next run."""
+        effort = self.efforts[self.network] if self.is_long else sum(self.efforts)
+        return math.ceil(effort * self._step_cost())
+
+    def _step_cost(self) -> int:
         of_group = sum(
             _cost(len(asked.ids), self.keys + min(len(asked.ids), _MOST_KEYS)) for asked in self.groups[self.answered]
         )
@@ -108,44 +114,52 @@ class Asking:
         tokens = self.windows[self.read][1] + 2
         return _cost(tokens, tokens) + (of_group if len(self.windows) == 1 else 0)
 
+    def add(self, logits: Floats) -> None:
+        """What a network says about the next group. After the last one it is the next network's turn."""
+        group = self.groups[self.answered]
+        first = sum(len(before) for before in self.groups[: self.answered])
+        parts = np.split(logits, np.cumsum([len(asked.markers) for asked in group])[:-1])
+        for so_far, part in zip(self.logits[first : first + len(group)], parts, strict=True):
+            so_far += part
+        self.answered += 1
+        if self.answered == len(self.groups):
+            self.network, self.read, self.answered, self.cached = self.network + 1, 0, 0, {}
+
     def stop(self) -> None:
         self.options.terminate = True
 
 
 class Embedded:
-    """A graph, a tokenizer, a set of temperatures. As many threads as there are cores may run it at a time, one core
-    each; a run that begins while no other is under way has all cores."""
+    """One encoder or several, whose logits are added up by their shares; a tokenizer, a set of temperatures. As many
+    threads as there are cores may run it at a time, one core each; a run that begins while no other is under way has
+    all cores."""
 
     token_budget = 128
     room = _ROOM
     gives_features = True
 
     def __init__(self, folder: Path, exact: bool, threads: int) -> None:
-        about = json.loads((folder / "card.json").read_text(encoding="utf-8"))
-        _check(folder, about["sha256"])
+        about = read_card(folder)
+        members = checked_members(folder, about)
         self.card = ModelCard(
             name=about["name"],
             description=about["description"],
             release_date=about["release_date"],
             kind="embedded",
             device="cpu",
-            weights=_digest(about),
+            weights=digest(about),
         )
         self._temperatures: dict[str, list[float]] = about["temperatures"]
         self._steepness: dict[str, float] = about["temperatures"].get("steepness", {})
         self._edges: list[int] = about["temperatures"]["option_count_edges"]
-        self._vocabulary = Vocabulary(Tokenizer.from_file(str(folder / "tokenizer.json")), {})
-        graph = folder / ("exact.onnx" if exact else "model.onnx")
+        self._vocabulary = Vocabulary(Tokenizer.from_file(str(next(iter(members)) / "tokenizer.json")), {})
         self.runners = threads
-        self._narrow, self._wide = sessions(graph, threads)
-        kept = [each for each in self._narrow.get_inputs() if each.name.startswith(("key", "value"))]
-        self._cached = [each.name for each in kept]
-        values = [name for name in self._cached if name.startswith("value")]
-        self._pooled = values[2 * len(values) // 3 - 1]  # layers in the middle teach more than the last one
-        self._bytes_per_token = sum(4 * math.prod(_sizes(each, 1)) for each in kept)
-        self._no_questions = {each.name: _nothing(each) for each in self._narrow.get_inputs()}
-        # Attention with a bias by the distance of two tokens has to know where those of the state are.
-        self._by_distance = "state_position" in self._no_questions
+        graph = "exact.onnx" if exact else "model.onnx"
+        self._networks = [Network(each / graph, threads) for each in members]
+        self._shares = list(members.values())
+        # One network after the other keeps what it read; how much that is also tells roughly how long each takes.
+        self._bytes_per_token = max(network.bytes_per_token for network in self._networks)
+        self._efforts = [network.bytes_per_token / self._bytes_per_token for network in self._networks]
         self._running = 0
         self._lock = threading.Lock()
 
@@ -154,7 +168,7 @@ class Embedded:
 
     def encode(self, prepared: Sequence[EncodedQuestion], state: str) -> Encoded:
         ids, cuts = prompts.tokens(self._vocabulary, state, "state", MAX_STATE_TOKENS)
-        asking = Asking(ids, list(prepared), self.token_budget)
+        asking = Asking(ids, list(prepared), self.token_budget, self._efforts)
         total = asking.keys + sum(len(asked.ids) for asked in prepared)
         item = Item(range(len(prepared)), asking.cost, asking, asking.stop)
         room = asking.keys * self._bytes_per_token if asking.is_long else 0
@@ -163,9 +177,9 @@ class Embedded:
     def run(self, items: Sequence[Item]) -> list[list[list[float]] | More]:
         with self._lock:
             self._running += 1
-            session = self._wide if self._running == 1 else self._narrow
+            wide = self._running == 1
         try:
-            return [self._go_on(item, session) for item in items]
+            return [self._go_on(item, wide) for item in items]
         finally:
             with self._lock:
                 self._running -= 1
@@ -203,58 +217,43 @@ class Embedded:
             lead.cuts + prompts.join_cuts([text.cuts for text in texts]),
         )
 
-    def _go_on(self, item: Item, session: Any) -> list[list[float]] | More:
-        """One run. What it found is kept at its end alone, so a run that failed can be tried again."""
+    def _go_on(self, item: Item, wide: bool) -> list[list[float]] | More:
+        """One run. What a step found is kept at its end alone, so a run that failed can be tried again."""
         asking: Asking = item.payload
-        if asking.read < len(asking.windows):
-            self._read_window(asking, session)
-            if len(asking.windows) > 1:
+        while not asking.is_over:
+            self._step(item, asking, wide)
+            if asking.is_long and not asking.is_over:
                 return More(asking.cost)
-        if item.wants_features and item.features is None:
-            item.features = pool(asking.cached[self._pooled])
-        group = asking.groups[asking.answered]
-        feed = {**_packed(group, asking.keys), **asking.cached}
-        if self._by_distance:
-            feed["state_position"] = np.concatenate([np.arange(length + 2) for _, length in asking.windows])
-        logits = session.run(["logits"], feed, asking.options)[0]
-        ends = np.cumsum([len(asked.markers) for asked in group])[:-1]
-        asking.answers += [_weights(part, asked) for part, asked in zip(np.split(logits, ends), group, strict=True)]
-        asking.answered += 1
-        if asking.answered < len(asking.groups):
-            return More(asking.cost)
-        asking.cached.clear()
-        return asking.answers
+        return [_weights(logits, asked) for logits, asked in zip(asking.logits, asking.questions, strict=True)]
 
-    def _read_window(self, asking: Asking, session: Any) -> None:
+    def _step(self, item: Item, asking: Asking, wide: bool) -> None:
+        network = self._networks[asking.network]
+        if asking.read < len(asking.windows):
+            self._read_window(network, asking, wide)
+            if len(asking.windows) > 1:
+                return
+        if item.wants_features and item.features is None:
+            item.features = network.features(asking.cached)
+        questions = _packed(asking.groups[asking.answered], asking.keys)
+        place = np.concatenate([np.arange(length + 2) for _, length in asking.windows])
+        logits = network.logits(questions, asking.cached, place, wide, asking.options)
+        asking.add(self._shares[asking.network] * logits)
+
+    def _read_window(self, network: Network, asking: Asking, wide: bool) -> None:
         """Keys and values of every layer for one window, beside those of the windows before it."""
         start, length = asking.windows[asking.read]
         ids = np.array([CLS, *asking.ids[start : start + length], SEP], np.int64)
-        window = {"ids": ids, "position": np.arange(len(ids)), "segment": np.zeros(len(ids), np.int64)}
-        feed = {**self._no_questions, **window, "alone": np.array(True)}
-        new = session.run([f"new_{name}" for name in self._cached], feed, asking.options)
-        found = dict(zip(self._cached, new, strict=True))
+        new = network.read(ids, wide, asking.options)
         if len(asking.windows) == 1:
-            asking.cached = found
+            asking.cached = new
         else:
-            at = start + 2 * asking.read
-            for name, values in found.items():  # filled in place: twice the memory would be a lot for a long state
-                axis = 3 if name.startswith("key") else 2
-                if not asking.read:
-                    shape = [asking.keys if a == axis else n for a, n in enumerate(values.shape)]
-                    asking.cached[name] = np.empty(shape, np.float32)
-                np.moveaxis(asking.cached[name], axis, 0)[at : at + len(ids)] = np.moveaxis(values, axis, 0)
+            join(asking.cached, new, start + 2 * asking.read, asking.keys)
         asking.read += 1
 
 
 def _cost(tokens: int, keys: int) -> int:
     """What it takes to run so many tokens, each of which sees so many, in tokens that see none."""
     return tokens + tokens * keys // _KEYS
-
-
-def pool(values: Floats) -> Floats:
-    """The features of a state: the values of one layer, averaged over all its tokens, in however many windows."""
-    pooled: Floats = values.mean(axis=2, dtype=np.float32).ravel()
-    return pooled
 
 
 def _groups(questions: list[EncodedQuestion], limit: int) -> Iterator[list[EncodedQuestion]]:
@@ -328,29 +327,6 @@ def _weights(logits: Floats, asked: EncodedQuestion) -> list[float]:
     weights = np.empty(len(served))
     weights[asked.order] = np.exp(served - served.max())
     return weights.tolist()
-
-
-def _digest(about: dict[str, Any]) -> str:
-    """Of all that an answer depends on but the numbers' precision: 8 bits and float32 share their weights."""
-    files = [digest for name, digest in sorted(about["sha256"].items()) if not name.endswith(".onnx")]
-    parts = [*files, about["temperatures"]]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
-
-
-def _check(folder: Path, digests: dict[str, str]) -> None:
-    for name, digest in digests.items():
-        if hashlib.sha256((folder / name).read_bytes()).hexdigest() != digest:
-            raise ModelError(f"the embedded model's file {name} is damaged: its SHA-256 is not the one on the card")
-
-
-def _sizes(of: Any, unknown: int) -> list[int]:
-    """The shape of an input, where a size that depends on the request is so many."""
-    return [size if isinstance(size, int) else unknown for size in of.shape]
-
-
-def _nothing(of: Any) -> NDArray[Any]:
-    """An input that has no part in a run."""
-    return np.zeros(_sizes(of, 0), {"tensor(float)": np.float32, "tensor(bool)": np.bool_}.get(of.type, np.int64))
 
 
 def load(name: str, settings: Settings) -> Embedded:

@@ -1,21 +1,67 @@
-"""Where the embedded models' files are: the small one in this package, the base one in a package of its own."""
+"""The embedded models' files: the small one's in this package, the base one's in a package of its own, and there also
+the card of the two together."""
 
+import hashlib
+import json
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from decided.errors import ModelError
 
+NAMES = ("ensemble", "base", "small")
 _BASE_PACKAGE = "decided_model_base"
+
+Card = dict[str, Any]
 
 
 def locate(name: str) -> Path:
-    """The folder of `small` or `base`; without a name, of the best that is installed."""
-    if name not in ("", "base", "small"):
-        raise ModelError(f"--model embedded:{name}: the embedded models are embedded:base and embedded:small")
+    """The folder of the model of that name; without one, of the best that is installed."""
+    if name not in ("", *NAMES):
+        known = ", ".join(f"embedded:{each}" for each in NAMES)
+        raise ModelError(f"--model embedded:{name}: the embedded models are {known}")
     installed = find_spec(_BASE_PACKAGE) is not None
-    if name == "base" and not installed:
-        raise ModelError("--model embedded:base is not installed: run `make install`, or pip install ./models/base")
+    if name in ("base", "ensemble") and not installed:
+        raise ModelError(f"--model embedded:{name} is not installed: run `make install`, or pip install ./models/base")
     if name == "small" or not installed:
         return Path(str(files("decided"))) / "weights"
-    return Path(str(files(_BASE_PACKAGE)))
+    base = Path(str(files(_BASE_PACKAGE)))
+    return base if name == "base" else base / "ensemble"
+
+
+def read_card(folder: Path) -> Card:
+    found: Card = json.loads((folder / "card.json").read_text(encoding="utf-8"))
+    return found
+
+
+def digest(card: Card) -> str:
+    """Of all that an answer depends on but the numbers' precision: 8 bits and float32 share their weights."""
+    sums = [sha256 for name, sha256 in sorted(card.get("sha256", {}).items()) if not name.endswith(".onnx")]
+    parts = [*sums, *card.get("members", {}).values(), card["temperatures"]]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def checked_members(folder: Path, card: Card) -> dict[Path, float]:
+    """The folders of the encoders that answer, none of their files damaged, with the share of each."""
+    if "members" not in card:
+        _check(folder, card["sha256"])
+        return {folder: 1.0}
+    found: dict[Path, float] = {}
+    for name, member in card["members"].items():
+        place = locate(name)
+        own = read_card(place)
+        if digest(own) != member["weights"]:
+            raise ModelError(
+                f"{card['name']} was made of other weights than those of {own['name']}, which is installed: "
+                f"install both packages of one release (make install), or serve embedded:{name} alone"
+            )
+        _check(place, own["sha256"])
+        found[place] = member["share"]
+    return found
+
+
+def _check(folder: Path, sums: dict[str, str]) -> None:
+    for name, sha256 in sums.items():
+        if hashlib.sha256((folder / name).read_bytes()).hexdigest() != sha256:
+            raise ModelError(f"the embedded model's file {name} is damaged: its SHA-256 is not the one on the card")
