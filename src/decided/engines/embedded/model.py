@@ -87,6 +87,7 @@ class Asking:
         self.read = 0  # windows
         self.cached: Read = {}
         self.answered = 0  # groups
+        self.said = 0  # questions
         self.options = onnxruntime.RunOptions()
         self.options.log_severity_level = 4  # to be stopped is no error
 
@@ -117,13 +118,12 @@ class Asking:
     def add(self, logits: Floats) -> None:
         """What a network says about the next group. After the last one it is the next network's turn."""
         group = self.groups[self.answered]
-        first = sum(len(before) for before in self.groups[: self.answered])
         parts = np.split(logits, np.cumsum([len(asked.markers) for asked in group])[:-1])
-        for so_far, part in zip(self.logits[first : first + len(group)], parts, strict=True):
+        for so_far, part in zip(self.logits[self.said : self.said + len(group)], parts, strict=True):
             so_far += part
-        self.answered += 1
+        self.answered, self.said = self.answered + 1, self.said + len(group)
         if self.answered == len(self.groups):
-            self.network, self.read, self.answered, self.cached = self.network + 1, 0, 0, {}
+            self.network, self.read, self.cached, self.answered, self.said = self.network + 1, 0, {}, 0, 0
 
     def stop(self) -> None:
         self.options.terminate = True
