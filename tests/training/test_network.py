@@ -15,7 +15,7 @@ from training.architecture import POSITIONS, Architecture
 from training.archive import TRAIN, Archive
 from training.base import by_distance
 from training.batches import BLOCK, GROUPS, Draw, Packer, Shape, drawn, shares
-from training.evaluate import answer
+from training.evaluate import answer, means
 from training.network import Kernels, Network, log_softmax, restored, visible, who_sees
 from training.train import agrees, averaged, groups, losses, pace, said, targets, trained
 from training.weights import save
@@ -261,3 +261,16 @@ def test_what_does_not_learn_is_kept_as_it_is() -> None:
     kept = averaged(net, [torch.zeros_like(p) for p in trained(net).values()])
     assert kept["word"].tolist() == net.word.half().tolist()
     assert not any(kept[name].any() for name in trained(net))
+
+
+def test_means_of_a_run_and_its_start_are_judged_by_their_shares(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("training.architecture").architecture.ARCHITECTURES, "tiny", TINY)
+    start, end = tmp_path / "start.npz", tmp_path / "end.npz"
+    for path, value in ((start, 0.0), (end, 1.0)):
+        save(path, "tiny", {name: np.full(p.shape, value) for name, p in tiny().state_dict().items()})
+    found = {name: net.word.detach()[0, 0].item() for name, net in means(start, end, [0.0, 0.25, 1.0])}
+    assert found == {"-0": 0.0, "-0.25": 0.25, "-1": 1.0}
+    [(name, alone)] = means(None, end, [0.5])
+    assert (name, alone.word.detach()[0, 0].item()) == ("", 1.0)
