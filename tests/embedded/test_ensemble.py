@@ -62,7 +62,7 @@ def test_the_first_of_them_describes_the_state(together: Embedded) -> None:
     assert item.features.shape == (768,)
 
 
-def test_other_weights_than_those_it_was_made_of_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_other_weights_than_those_it_was_made_of_are_refused(tmp_path: Path) -> None:
     card: dict[str, Any] = read_card(locate("ensemble"))
     card["members"]["small"]["weights"] = "0" * 12
     (tmp_path / "card.json").write_text(json.dumps(card))

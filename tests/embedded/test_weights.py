@@ -24,6 +24,10 @@ def test_without_the_larger_package_there_is_the_small_model(monkeypatch: pytest
 def test_with_the_larger_package_both_answer_together(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(weights, "find_spec", lambda name: object())
     monkeypatch.setattr(weights, "files", lambda name: tmp_path if name == "decided_model_base" else SMALL.parent)
+    for name in ("", "ensemble"):
+        with pytest.raises(ModelError, match="an earlier release: run `make install`, or serve embedded:base"):
+            weights.locate(name)
+    (tmp_path / "ensemble").mkdir()
     assert weights.locate("") == weights.locate("ensemble") == tmp_path / "ensemble"
     assert weights.locate("base") == tmp_path
     assert weights.locate("small") == SMALL

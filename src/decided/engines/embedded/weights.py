@@ -27,7 +27,11 @@ def locate(name: str) -> Path:
     if name == "small" or not installed:
         return Path(str(files("decided"))) / "weights"
     base = Path(str(files(_BASE_PACKAGE)))
-    return base if name == "base" else base / "ensemble"
+    if name == "base":
+        return base
+    if not (base / "ensemble").is_dir():
+        raise ModelError("decided-model-base is of an earlier release: run `make install`, or serve embedded:base")
+    return base / "ensemble"
 
 
 def read_card(folder: Path) -> Card:
