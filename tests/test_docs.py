@@ -308,11 +308,15 @@ def test_curl_example(default_server: Server, block: Block) -> None:
 
 @pytest.mark.parametrize("block", [block for block in ALL_BLOCKS if block.language == "python"], ids=place)
 def test_python_example(default_server: Server, block: Block) -> None:
+    assert run_python(default_server, block)
+
+
+def run_python(server: Server, block: Block) -> str:
     assert ADDRESS in block.text
-    code = block.text.replace(ADDRESS, default_server.url)
+    code = block.text.replace(ADDRESS, server.url)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, env=environment())
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout
+    return done.stdout
 
 
 def parsed(text: str) -> list[Any]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.server import Server, running_server
-from tests.test_docs import ANSWERS, Block, parsed, place, run_curl
+from tests.test_docs import ALL_BLOCKS, ANSWERS, Block, parsed, place, run_curl, run_python
 
 SURE = 0.5
 RIGHT: dict[str, list[dict[str, Any]]] = {
@@ -26,6 +26,13 @@ RIGHT: dict[str, list[dict[str, Any]]] = {
     "triage.md": [{"team": "billing", "urgency": 1, "refund": True}],
 }
 """By page, for each state that its examples ask about."""
+ACTS = {
+    "moderation.md": ["publish - Quiet", "remove - Message me"],
+    "reviews.md": ["Counter({'noise': 2, 'food': 1})"],
+    "routing.md": ["call weather", "confirm, then call calendar", "call none - Thanks!"],
+    "triage.md": ["billing", "delivery", "a person"],
+}
+"""By tutorial, how the lines begin that its program prints."""
 
 
 def answers_in(values: list[Any]) -> list[dict[str, Any]]:
@@ -70,3 +77,12 @@ def test_what_is_served_says_the_same(server: Server, curl: Block) -> None:
     for here, shown in zip(served, EXAMPLES[curl], strict=True):
         assert {name: said(one) for name, one in here.items()} == {name: said(one) for name, one in shown.items()}
         assert min(one["confidence"] for one in here.values()) >= SURE
+
+
+@pytest.mark.parametrize("page", ACTS)
+def test_programs_of_tutorials_act_rightly(server: Server, page: str) -> None:
+    [program] = [block for block in ALL_BLOCKS if block.page.name == page and block.language == "python"]
+    lines = run_python(server, program).splitlines()
+    assert len(lines) == len(ACTS[page])
+    for line, begins in zip(lines, ACTS[page], strict=True):
+        assert line.startswith(begins)
