@@ -24,5 +24,6 @@ WITHOUT_VNNI = str(ROOT / "tests" / "support" / "without_vnni")
 @contextmanager
 def documented_server(*flags: str) -> Iterator[Server]:
     """The server that the README starts, with the numbers that the docs show."""
-    with running_server("--model", Settings().model, *flags, env=DOCUMENTED, module="decided") as running:
+    patient = DOCUMENTED | {"SERVICE_REQUEST_TIMEOUT_S": "300"}  # one thread of float32, beside other tests
+    with running_server("--model", Settings().model, *flags, env=patient, module="decided") as running:
         yield running
