@@ -11,7 +11,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
 
 import torch
 
-from training.architecture import POSITIONS, Architecture
+from training.architecture import ARCHITECTURES, POSITIONS, Architecture
 from training.archive import TRAIN, Archive
 from training.base import by_distance
 from training.batches import BLOCK, GROUPS, Draw, Packer, Shape, drawn, shares
@@ -244,7 +244,7 @@ def test_a_few_steps_lower_the_loss_and_the_weights_come_back(tmp_path: Path, mo
         optimiser.step()
         seen.append(float(plain))
     assert seen[-1] < seen[0]
-    monkeypatch.setitem(__import__("training.architecture").architecture.ARCHITECTURES, "tiny", TINY)
+    monkeypatch.setitem(ARCHITECTURES, "tiny", TINY)
     save(tmp_path / "w.npz", "tiny", averaged(net, [p.detach() for p in net.parameters()]))
     again = restored(tmp_path / "w.npz").eval()
     with torch.no_grad():
@@ -266,7 +266,7 @@ def test_what_does_not_learn_is_kept_as_it_is() -> None:
 def test_means_of_a_run_and_its_start_are_judged_by_their_shares(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(__import__("training.architecture").architecture.ARCHITECTURES, "tiny", TINY)
+    monkeypatch.setitem(ARCHITECTURES, "tiny", TINY)
     start, end = tmp_path / "start.npz", tmp_path / "end.npz"
     for path, value in ((start, 0.0), (end, 1.0)):
         save(path, "tiny", {name: np.full(p.shape, value) for name, p in tiny().state_dict().items()})
