@@ -6,7 +6,7 @@ import argparse
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -30,14 +30,14 @@ TOLERANCE = 0.03  # of the compiled attention against the plain one, in bfloat16
 class Stream(IterableDataset[Batch]):
     """Batches packed in worker processes, ahead of the GPU."""
 
-    def __init__(self, packer: Packer, seed: int, strange: float) -> None:
-        self.packer, self.seed, self.strange = packer, seed, strange
+    def __init__(self, packer: Packer, seed: int, strange: float, fresh: Sequence[str]) -> None:
+        self.packer, self.seed, self.strange, self.fresh = packer, seed, strange, fresh
 
     def __iter__(self) -> Iterator[Batch]:
         torch.set_num_threads(1)
         info = get_worker_info()
         number, workers = (info.id, info.num_workers) if info else (0, 1)
-        draws = drawn(self.packer.archive, self.seed, number, workers, self.strange)
+        draws = drawn(self.packer.archive, self.seed, number, workers, self.strange, self.fresh)
         return map(self.packer.pack, self.packer.groups(draws))
 
 
@@ -197,7 +197,7 @@ def train(args: argparse.Namespace) -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     ahead = 4 if args.workers else None
     stream = DataLoader(
-        Stream(packer, args.order or args.seed, args.strange if teachers else 0.0),
+        Stream(packer, args.order or args.seed, args.strange if teachers else 0.0, args.fresh),
         batch_size=None, num_workers=args.workers, prefetch_factor=ahead, pin_memory=cuda,
     )  # fmt: skip
     batches = iter(stream)
@@ -296,6 +296,9 @@ def main() -> None:
         "--clean-trust", type=float, default=0.3, help="the same, tasks of our own, where they are right"
     )
     parser.add_argument("--strange", type=float, default=0.2, help="with teachers: questions about other rows' states")
+    parser.add_argument(
+        "--fresh", nargs="*", default=[], help="hand-written files that --start has not seen: drawn more often"
+    )
     parser.add_argument("--workers", type=int, default=10)
     parser.add_argument("--log", type=float, default=15, help="seconds between lines of the log")
     parser.add_argument("--save", type=float, default=120, help="seconds between saved weights")

@@ -14,7 +14,7 @@ import torch
 from training.architecture import ARCHITECTURES, POSITIONS, Architecture
 from training.archive import TRAIN, Archive
 from training.base import by_distance
-from training.batches import BLOCK, GROUPS, Draw, Packer, Shape, drawn, shares
+from training.batches import BLOCK, FRESH_WEIGHT, GROUPS, Draw, Packer, Shape, drawn, shares
 from training.evaluate import answer, means
 from training.network import Kernels, Network, log_softmax, restored, visible, who_sees
 from training.train import agrees, averaged, groups, losses, pace, said, targets, trained
@@ -136,6 +136,15 @@ def test_draws_keep_the_shares_and_come_back_only_in_turn(monkeypatch: pytest.Mo
     assert np.abs(count - share * 2000).max() <= 3
     workers = [[d.row for d in islice(drawn(ROWS, 1, w, 2), 500)] for w in range(2)]
     assert np.abs(np.bincount(np.concatenate(workers), minlength=60) - share * 1000).max() <= 4
+
+
+def test_files_that_the_start_has_not_seen_are_drawn_more_often() -> None:
+    tasks = [f"everyday_{name}/noul" for name in ("old", "new", "newer")]
+    rows = replace(ROWS, tasks=tasks, kind=np.full_like(ROWS.kind, 2))
+    share = shares(rows, ["new"])[1]
+    of_old, of_new, of_newer = (share[rows.task == t].mean() for t in range(3))
+    assert of_new / of_old == pytest.approx(FRESH_WEIGHT)
+    assert of_newer == pytest.approx(of_old)
 
 
 def test_a_cut_list_keeps_the_right_option() -> None:
