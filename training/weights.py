@@ -2,8 +2,8 @@
 of which the second went on from the first.
 
 In parts a run is its difference from the weights it started from: five bits a value, with one scale for 64 of them. The
-difference is a twelfth of the weights, so this is as exact as eight bits of the weights themselves would be, and the base
-network fits into 57 MB.
+difference is a twelfth of the weights, so this is as exact as eight bits of the weights themselves would be, and the
+base network fits into 57 MB.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -99,11 +99,13 @@ def put_together(folder: Path, start: Arrays) -> tuple[str, dict[str, Floats]]:
     return str(about["architecture"]), arrays
 
 
-def mix(first: Arrays, second: Arrays, share: float) -> dict[str, Floats]:
-    """Between two runs: so much of the second, the rest of the first."""
+def mix(first: Arrays, second: Arrays, share: float, only: Sequence[str] = ("",)) -> dict[str, Floats]:
+    """Between two runs: so much of the second, the rest of the first. Arrays whose names begin otherwise than `only`
+    stay those of the first."""
     if first.keys() != second.keys():
         raise SystemExit(f"not the same arrays: {sorted(first.keys() ^ second.keys())[:3]}")
-    return {name: ((1 - share) * first[name] + share * second[name]).astype(np.float32) for name in first}
+    shares = {name: share if name.startswith(tuple(only)) else 0.0 for name in first}
+    return {name: ((1 - s) * first[name] + s * second[name]).astype(np.float32) for name, s in shares.items()}
 
 
 def main() -> None:
@@ -120,6 +122,7 @@ def main() -> None:
     mean.add_argument("first", type=Path)
     mean.add_argument("second", type=Path)
     mean.add_argument("--share", type=float, default=0.5, help="of the second (0.5)")
+    mean.add_argument("--only", nargs="+", default=[""], help="beginnings of names: the other arrays stay the first's")
     args = parser.parse_args()
     if args.way == "apart":
         architecture, arrays = load(args.weights)
@@ -129,7 +132,7 @@ def main() -> None:
         save(args.weights, name, found)
     else:
         (architecture, first), (_, second) = load(args.first), load(args.second)
-        save(args.weights, architecture.name, mix(first, second, args.share))
+        save(args.weights, architecture.name, mix(first, second, args.share, args.only))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from decided.version import VERSION
 ROOT = Path(__file__).parents[2]
 NOTICE = (ROOT / "NOTICE").read_text()
 FOLDERS = {
-    "decided-base-5": ROOT / "models/base/src/decided_model_base",
+    "decided-base-6": ROOT / "models/base/src/decided_model_base",
     "decided-small-4": ROOT / "src/decided/weights",
 }
 

@@ -143,6 +143,8 @@ def test_saved_weights_know_their_architecture(tmp_path: Path) -> None:
 def test_the_mean_of_two_runs_is_of_the_same_arrays() -> None:
     first, second = ({"bias": np.full(2, value, np.float32)} for value in (1, 3))
     assert mix(first, second, 0.25)["bias"].tolist() == [1.5, 1.5]
+    assert mix(first, second, 1, ["layers.0."])["bias"].tolist() == [1, 1]
+    assert mix(first, second, 1, ["layers.0.", "bi"])["bias"].tolist() == [3, 3]
     with pytest.raises(SystemExit, match="extra"):
         mix(first, second | {"extra": np.ones(1, np.float32)}, 0.5)
 
