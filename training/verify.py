@@ -8,13 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import torch
 
-from decided.contract.types import Question, compact
-from decided.engines.api import More
-from decided.engines.embedded.calibration import Scale
+from decided.contract.types import compact
 from decided.engines.embedded.model import Embedded
 from training.archive import DEV
 from training.batches import Packer, Shape
@@ -23,6 +20,7 @@ from training.evaluate import answer
 from training.export import rounded
 from training.metrics import Floats, probabilities
 from training.network import Kernels, Network
+from training.served import right, served
 from training.weights import load
 
 EQUAL = 1e-4
@@ -30,32 +28,10 @@ EQUAL = 1e-4
 Row = dict[str, Any]
 
 
-def served(model: Embedded, rows: Sequence[Row]) -> list[Floats]:
-    """Probabilities without temperatures, options in the order of training."""
-    out = []
-    for row in rows:
-        asked = model.prepare([msgspec.convert(row["question"], Question)])
-        encoded = model.encode([a._replace(scale=Scale()) for a in asked], compact(row["state"]))
-        found = model.run(encoded.items)[0]
-        while isinstance(found, More):
-            found = model.run(encoded.items)[0]
-        weights = np.asarray(found[0])
-        shares = weights / weights.sum()
-        out.append(shares[::-1] if row["question"]["type"] == "noul" else shares)
-    return out
-
-
 def trained(net: Network, tokenizer: Path, rows: Sequence[Row], tokens: int) -> list[Floats]:
     archive, shape = build(tokenizer, ((row, DEV) for row in rows)), Shape.of(tokens)
     found = answer(net.eval(), Kernels(torch.device("cpu"), shape), Packer(archive, shape), list(range(len(rows))))
     return [probabilities(a.logits) for a in found]
-
-
-def right(row: Row) -> int:
-    kind, answer = row["question"]["type"], row["answer"]
-    if kind == "choice":
-        return list(row["question"]["criteria"]).index(answer)
-    return int(answer)  # a level, or no and yes
 
 
 def difference(ours: Sequence[Floats], theirs: Sequence[Floats]) -> Floats:
@@ -79,7 +55,7 @@ def main() -> None:
         short = [row for row in read_rows(path) if len(compact(row["state"])) <= args.characters]
         rows += random.Random(1).sample(short, min(len(short), -(-args.rows // len(files))))
     random.Random(2).shuffle(rows)
-    exact, eight = (served(Embedded(args.folder, way, args.threads), rows) for way in (True, False))
+    exact, eight = (list(served(Embedded(args.folder, way, args.threads), rows)) for way in (True, False))
     gold = [right(row) for row in rows]
     for name, found in (("exact", exact), ("8 bits", eight)):
         hits = np.mean([p.argmax() == g for p, g in zip(found, gold, strict=True)])

@@ -16,8 +16,10 @@ import decided
 from decided.engines.embedded.model import Embedded
 from training import export, restore
 from training.architecture import Architecture
+from training.metrics import probabilities
 from training.network import Network
-from training.verify import difference, served, trained
+from training.served import answers, served
+from training.verify import difference, trained
 
 pytestmark = pytest.mark.torch
 
@@ -61,14 +63,22 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 def test_the_exact_graphs_are_the_network(made: tuple[Path, Network]) -> None:
     folder, net = made
-    found = served(Embedded(folder, exact=True, threads=1), ROWS)
+    found = list(served(Embedded(folder, exact=True, threads=1), ROWS))
     assert difference(found, trained(net, TOKENIZER, ROWS, 2048)).max() < 1e-4
 
 
 def test_the_graphs_in_eight_bits_come_close(made: tuple[Path, Network]) -> None:
     folder, _ = made
-    exact, eight = (served(Embedded(folder, exact=way, threads=1), ROWS) for way in (True, False))
+    exact, eight = (list(served(Embedded(folder, exact=way, threads=1), ROWS)) for way in (True, False))
     assert 0 < difference(exact, eight).max() < 0.2
+
+
+def test_what_is_served_can_be_judged_as_the_network_is(made: tuple[Path, Network]) -> None:
+    folder, _ = made
+    model = Embedded(folder, exact=True, threads=1)
+    found = list(answers(model, ROWS))
+    assert [(a.task, a.gold) for a in found] == [("test", 0), ("test", 0), ("test", 0), ("test", 3)]
+    assert difference([probabilities(a.logits) for a in found], list(served(model, ROWS))).max() < 1e-6
 
 
 def test_weights_can_be_read_back_from_the_graphs(made: tuple[Path, Network]) -> None:
