@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +33,18 @@ LEAST = 1e-12  # of a probability: its logarithm stays finite
 
 
 def served(model: Embedded, rows: Iterable[Row]) -> Iterator[Floats]:
-    """Probabilities without temperatures, options in the order of training."""
-    for row in rows:
-        prepared = model.prepare([asked(row["question"])])
-        encoded = model.encode([a._replace(scale=Scale()) for a in prepared], compact(row["state"]))
+    """Probabilities without temperatures, options in the order of training. Rows in a row about one state are asked
+    together: it is read once, and company does not change an answer."""
+    for state, group in groupby(rows, key=lambda row: compact(row["state"])):
+        together = list(group)
+        prepared = model.prepare([asked(row["question"]) for row in together])
+        encoded = model.encode([a._replace(scale=Scale()) for a in prepared], state)
         found = model.run(encoded.items)[0]
         while isinstance(found, More):
             found = model.run(encoded.items)[0]
-        weights = np.asarray(found[0])
-        shares = weights / weights.sum()
-        yield np.asarray(shares[::-1] if row["question"]["type"] == "noul" else shares)
+        for row, weights in zip(together, found, strict=True):
+            shares = np.asarray(weights) / np.sum(weights)
+            yield shares[::-1] if row["question"]["type"] == "noul" else shares
 
 
 def right(row: Row) -> int:

@@ -81,6 +81,14 @@ def test_what_is_served_can_be_judged_as_the_network_is(made: tuple[Path, Networ
     assert difference([probabilities(a.logits) for a in found], list(served(model, ROWS))).max() < 1e-6
 
 
+def test_questions_about_one_state_are_answered_together_as_they_are_alone(made: tuple[Path, Network]) -> None:
+    folder, _ = made
+    model = Embedded(folder, exact=True, threads=1)
+    rows = [{**row, "state": "It never came."} for row in ROWS]
+    alone = [next(served(model, [row])) for row in rows]
+    assert difference(list(served(model, rows)), alone).max() < 1e-6
+
+
 def test_weights_can_be_read_back_from_the_graphs(made: tuple[Path, Network]) -> None:
     folder, net = made
     found = restore.read(net.architecture, folder)
