@@ -33,8 +33,8 @@ LEAST = 1e-12  # of a probability: its logarithm stays finite
 
 
 def served(model: Embedded, rows: Iterable[Row]) -> Iterator[Floats]:
-    """Probabilities without temperatures, options in the order of training. Rows in a row about one state are asked
-    together: it is read once, and company does not change an answer."""
+    """Probabilities without temperatures, options in the order of training. Neighbouring rows about one state are
+    asked together: it is read once, and company does not change an answer."""
     for state, group in groupby(rows, key=lambda row: compact(row["state"])):
         together = list(group)
         prepared = model.prepare([asked(row["question"]) for row in together])
@@ -72,11 +72,10 @@ def main() -> None:
     parser.add_argument("files", type=Path, nargs="+", help="rows, .jsonl or .jsonl.gz")
     parser.add_argument("--kept", action="store_true", help="of hand-written files, only the states never trained on")
     parser.add_argument("--rows", type=int, default=0, help="at most so many of each file, spread over it (0: all)")
-    parser.add_argument("--exact", action="store_true", help="the exact graph in place of the one with 8 bits")
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    model = Embedded(args.folder, args.exact, args.threads)
+    model = Embedded(args.folder, False, args.threads)
     for path in args.files:
         written = args.out / f"{name_of(path)}.npz"
         if written.exists():
@@ -87,7 +86,8 @@ def main() -> None:
         for number, answer in enumerate(answers(model, rows), 1):
             found.append(answer)
             if sys.stderr.isatty():
-                print(f"\r{name_of(path)}: {number} of {len(rows)}", end="", file=sys.stderr)
+                end = "\n" if number == len(rows) else ""
+                print(f"\r{name_of(path)}: {number} of {len(rows)}", end=end, file=sys.stderr)
         if found:
             save_answers(written, found)
             print(f"{name_of(path)}: {len(found)} rows, {report(found).line()}", flush=True)

@@ -6,7 +6,6 @@ import argparse
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,12 +19,10 @@ from training.evaluate import answer
 from training.export import rounded
 from training.metrics import Floats, probabilities
 from training.network import Kernels, Network
-from training.served import right, served
+from training.served import Row, right, served
 from training.weights import load
 
 EQUAL = 1e-4
-
-Row = dict[str, Any]
 
 
 def trained(net: Network, tokenizer: Path, rows: Sequence[Row], tokens: int) -> list[Floats]:
