@@ -1,8 +1,10 @@
 """Draws rows by task and packs them, unpadded, into batches of a fixed number of tokens.
 
-Fixed shapes keep compiled kernels compiled; packing keeps nearly every token useful. Each token carries four numbers
-that decide who sees whom: its block (`own`: a state window, the instructions or an option), the row whose state and
-instructions it may read (`reads`) or is part of (`given`), and the row whose option it marks (`mark`).
+Fixed shapes keep compiled kernels compiled; packing keeps nearly every token useful. Rows about one state that follow
+each other share it. Each token carries four numbers that decide who sees whom: its block (`own`: a state window, the
+instructions or an option), what it may read (`reads`) or is a part of (`given`), and the row whose option it marks
+(`mark`). `given` numbers a state by a multiple of `ROOM` and the instructions of the rows about it by what follows;
+who reads instructions reads their state as well.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ MAX_PASSES = 4.0  # a small task is seen at most so many times as often as plain
 MANY_OPTIONS = 8
 CHOICE = 0
 CHUNK = 60_000  # rows drawn at a time
+ROOM = 1 << 12  # more than there are rows in a batch
 CLEAN = (HAND_WRITTEN, "gen/", "story/")  # tasks of our own: what they call right is right
 
 Batch = dict[str, torch.Tensor]
@@ -49,6 +52,11 @@ class Draw(NamedTuple):
     row: int
     keep: Ints | None
     stranger: int | None = None
+
+    @property
+    def about(self) -> int:
+        """The row whose state is shown."""
+        return self.row if self.stranger is None else self.stranger
 
 
 @dataclass(frozen=True)
@@ -80,13 +88,15 @@ class Packer:
 
     def cost_of(self, draw: Draw) -> int:
         a, r = self.archive, draw.row
-        cost = self.cost[r]
-        if draw.stranger is not None:
-            cost += self.state_cost[draw.stranger] - self.state_cost[r]
+        cost = self.cost[r] + self.state_cost[draw.about] - self.state_cost[r]
         if draw.keep is not None:
             lengths = a.lengths[a.links[a.first[r] + 2 : a.first[r] + 2 + a.options[r]]]
             cost += len(draw.keep) + lengths[draw.keep].sum() - (len(lengths) + lengths.sum())
         return int(cost)
+
+    def state_of(self, draw: Draw) -> int:
+        """The number of the text that is asked about."""
+        return int(self.archive.links[self.archive.first[draw.about]])
 
     def groups(self, draws: Iterator[Draw]) -> Iterator[list[Draw]]:
         """Consecutive draws that fit one batch together. A row that no batch can hold is left out."""
@@ -97,11 +107,13 @@ class Packer:
                 continue
             options = int(self.archive.options[draw.row]) if draw.keep is None else len(draw.keep)
             full = marks + options >= self.shape.markers or len(group) >= self.shape.rows - 1
-            if group and (full or used + cost > self.shape.tokens):
+            known = bool(group) and self.state_of(draw) == self.state_of(group[-1])
+            more = cost - int(self.state_cost[draw.about]) if known else cost
+            if group and (full or used + more > self.shape.tokens):
                 yield group
-                group, used, marks = [], 0, 0
+                group, used, marks, more = [], 0, 0, cost
             group.append(draw)
-            used, marks = used + cost, marks + options
+            used, marks = used + more, marks + options
         if group:
             yield group
 
@@ -111,12 +123,13 @@ class Packer:
         mark_piece: list[int] = []
         mark_row: list[int] = []
         gold: list[int] = []
-        for doc, (r, keep, stranger) in enumerate(draws):
+        before = -1
+        for doc, draw in enumerate(draws):
+            r, keep = draw.row, draw.keep
             links = a.links[a.first[r] : a.first[r] + 2 + a.options[r]].copy()
-            if stranger is not None:
-                links[0] = a.links[a.first[stranger]]
+            links[0] = state = self.state_of(draw)
             starts, lengths = a.starts[links].tolist(), a.lengths[links].tolist()
-            for w, (offset, size) in enumerate(windows(lengths[0]), 1):
+            for w, (offset, size) in enumerate(windows(lengths[0]) if state != before else [], 1):
                 pieces += [(special, 1, 0, 0, -w, doc), (starts[0] + offset, size, 1, 0, -w, doc),
                            (special + 1, 1, size + 1, 0, -w, doc)]  # fmt: skip
             size = lengths[1]
@@ -130,6 +143,7 @@ class Packer:
                 mark_row.append(doc)
                 pieces += [(special + 2, 1, size + 2, 1, part, doc),
                            (starts[option + 2], lengths[option + 2], size + 3, 1, part, doc)]  # fmt: skip
+            before = state
         table = np.array(pieces, np.int64)
         return self._tensors(table, np.array(mark_piece), np.array(mark_row), np.array(gold), draws)
 
@@ -146,6 +160,8 @@ class Packer:
             return torch.from_numpy(out)
 
         new = np.append(True, (doc[1:] != doc[:-1]) | (part[1:] != part[:-1]))  # a block begins here
+        home = np.maximum.accumulate(np.where(part < 0, doc, 0))  # the row whose state is shared
+        state, told = ROOM * home, ROOM * home + doc - home + 1
         mark = -1 - np.arange(used)
         mark[begins[mark_piece]] = mark_row
         near, full = self._blocks(begins[new], np.append(begins[new][1:], used), part[new], doc[new])
@@ -155,8 +171,8 @@ class Packer:
             "position": token(np.minimum(position[spread] + inner, 511), 0),
             "segment": token(segment[spread], 0),
             "own": token((np.cumsum(new) - 1)[spread], padding // BLOCK - 1),
-            "reads": token(np.where(part < 0, -2, doc)[spread], -2),
-            "given": token(np.where(part > 0, -1, doc)[spread], -1),
+            "reads": token(np.where(part < 0, -2, np.where(part == 0, state, told))[spread], -2),
+            "given": token(np.where(part > 0, -1, np.where(part == 0, told, state))[spread], -1),
             "mark": token(mark, padding),
             "near": torch.from_numpy(near),
             "full": torch.from_numpy(full),
@@ -192,10 +208,15 @@ class Packer:
             full[-(-q[0] // BLOCK) : q[1] // BLOCK, -(-k[0] // BLOCK) : k[1] // BLOCK] = True
 
         edges = np.append(np.flatnonzero(np.append(True, doc[1:] != doc[:-1])), len(doc)).tolist()
+        state = (0, 0)
         for low, high in pairwise(edges):
             lead = low + int(np.searchsorted(part[low:high] >= 0, True))  # the instructions
             for i in range(low, lead):
                 see((begin[i], end[i]), (begin[i], end[i]))
+            if lead > low:
+                state = (begin[low], end[lead - 1])
+            else:  # that of a row before
+                see((begin[lead], end[high - 1]), state)
             see((begin[lead], end[high - 1]), (begin[low], end[lead]))
             if high - lead > 1:
                 marked = np.unique(begin[lead + 1 : high] // BLOCK)
@@ -229,12 +250,35 @@ def shares(archive: Archive, fresh: Sequence[str] = (), alpha: float = 0.5) -> t
     return rows, share / share.sum()
 
 
+class Company:
+    """Rows to train on by their states: others that are asked about the same one."""
+
+    def __init__(self, archive: Archive, rows: Ints) -> None:
+        self.states = archive.links[archive.first]
+        self.rows = rows[np.argsort(self.states[rows], kind="stable")]
+        self.sorted = self.states[self.rows]
+
+    def of(self, row: int, size: int, rng: np.random.Generator) -> list[int]:
+        """The row itself and at most `size` - 1 others."""
+        low, high = (np.searchsorted(self.sorted, self.states[row], side) for side in ("left", "right"))
+        others = self.rows[low:high]
+        return [row, *rng.permutation(others[others != row])[: size - 1].tolist()]
+
+
 def drawn(
-    archive: Archive, seed: int, worker: int = 0, workers: int = 1, strange: float = 0.0, fresh: Sequence[str] = ()
+    archive: Archive,
+    seed: int,
+    worker: int = 0,
+    workers: int = 1,
+    strange: float = 0.0,
+    fresh: Sequence[str] = (),
+    together: int = 1,
 ) -> Iterator[Draw]:
     """Draws without end, for one of several workers. A row comes again only when its turn has come, not by chance. So
-    many of the questions are asked about the state of some other row."""
+    many of the questions are asked about the state of some other row. Each brings others about its state along, up to
+    `together` in all."""
     rows, share = shares(archive, fresh)
+    company = Company(archive, rows)
     start = np.random.default_rng(seed).random(len(rows))
     expected = share * CHUNK
     for chunk in count():
@@ -244,8 +288,9 @@ def drawn(
         rng.shuffle(some)
         own = np.random.default_rng((seed, chunk, worker))
         for r in some[worker::workers]:
-            draw = _draw(archive, int(r), own)
-            yield draw._replace(stranger=int(own.choice(some))) if own.random() < strange else draw
+            stranger = int(own.choice(some)) if own.random() < strange else None
+            for row in company.of(int(r), together, own) if together > 1 else [int(r)]:
+                yield _draw(archive, row, own)._replace(stranger=stranger)
 
 
 def _draw(archive: Archive, row: int, rng: np.random.Generator) -> Draw:

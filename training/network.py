@@ -16,13 +16,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from training.architecture import DISTANCES, POSITIONS, Architecture
-from training.batches import BLOCK, Batch, Shape
+from training.batches import BLOCK, ROOM, Batch, Shape
 from training.weights import Arrays, load
 
 
 def visible(own: Tensor, reads: Tensor, given: Tensor, mark: Tensor, q: Tensor, k: Tensor) -> Tensor:
     """The attention rule above: may token q see token k?"""
-    return (own[q] == own[k]) | (reads[q] == given[k]) | (mark[q] == mark[k])
+    read = reads[q]
+    return (own[q] == own[k]) | (read == given[k]) | (read & -ROOM == given[k]) | (mark[q] == mark[k])
 
 
 def who_sees(slot: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -48,6 +49,7 @@ class Kernels:
         self.mask: Any = None
         self.blocks: list[Tensor] = []
         self._moved: dict[int, Callable[..., Tensor]] = {}
+        self._biases: dict[int, Tensor] = {}
         if device.type == "cuda":
             from torch.nn.attention.flex_attention import flex_attention
 
@@ -65,6 +67,7 @@ class Kernels:
             self._list_blocks()
         else:
             every = torch.arange(self.shape.tokens)
+            self._biases.clear()
             self.mask = visible(*who_sees(self.slot), every[:, None], every[None])
         return self.slot
 
@@ -112,6 +115,14 @@ class Kernels:
 
         return self._moved.setdefault(relative.data_ptr(), moved)
 
+    def _masked_bias(self, relative: Tensor) -> Tensor:
+        """What is added to the scores where there is no compiled rule: made once a batch, for all layers."""
+        key, place = relative.data_ptr(), self.slot["position"]
+        if key not in self._biases:
+            bias = relative[:, place[:, None] - place[None] + (POSITIONS - 1)]
+            self._biases[key] = bias.masked_fill(~self.mask, -torch.inf)[None]
+        return self._biases[key]
+
     def attend(self, q: Tensor, k: Tensor, v: Tensor, relative: Tensor | None) -> Tensor:
         """q, k, v of shape [1, heads, tokens, width]; relative of shape [heads, distances]."""
         if self.device.type == "cuda":
@@ -120,9 +131,7 @@ class Kernels:
             return out
         if relative is None:
             return F.scaled_dot_product_attention(q, k, v, attn_mask=self.mask)
-        place = self.slot["position"]
-        bias = relative[:, place[:, None] - place[None] + (POSITIONS - 1)]
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias.masked_fill(~self.mask, -torch.inf)[None])
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=self._masked_bias(relative))
 
 
 class Layer(nn.Module):

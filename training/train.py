@@ -30,14 +30,14 @@ TOLERANCE = 0.03  # of the compiled attention against the plain one, in bfloat16
 class Stream(IterableDataset[Batch]):
     """Batches packed in worker processes, ahead of the GPU."""
 
-    def __init__(self, packer: Packer, seed: int, strange: float, fresh: Sequence[str]) -> None:
-        self.packer, self.seed, self.strange, self.fresh = packer, seed, strange, fresh
+    def __init__(self, packer: Packer, seed: int, strange: float, fresh: Sequence[str], together: int) -> None:
+        self.packer, self.seed, self.strange, self.fresh, self.together = packer, seed, strange, fresh, together
 
     def __iter__(self) -> Iterator[Batch]:
         torch.set_num_threads(1)
         info = get_worker_info()
         number, workers = (info.id, info.num_workers) if info else (0, 1)
-        draws = drawn(self.packer.archive, self.seed, number, workers, self.strange, self.fresh)
+        draws = drawn(self.packer.archive, self.seed, number, workers, self.strange, self.fresh, self.together)
         return map(self.packer.pack, self.packer.groups(draws))
 
 
@@ -197,7 +197,7 @@ def train(args: argparse.Namespace) -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     ahead = 4 if args.workers else None
     stream = DataLoader(
-        Stream(packer, args.order or args.seed, args.strange if teachers else 0.0, args.fresh),
+        Stream(packer, args.order or args.seed, args.strange if teachers else 0.0, args.fresh, args.together),
         batch_size=None, num_workers=args.workers, prefetch_factor=ahead, pin_memory=cuda,
     )  # fmt: skip
     batches = iter(stream)
@@ -299,6 +299,7 @@ def main() -> None:
     parser.add_argument(
         "--fresh", nargs="*", default=[], help="hand-written files that --start has not seen: drawn more often"
     )
+    parser.add_argument("--together", type=int, default=1, help="at most so many questions about one state, read once")
     parser.add_argument("--workers", type=int, default=10)
     parser.add_argument("--log", type=float, default=15, help="seconds between lines of the log")
     parser.add_argument("--save", type=float, default=120, help="seconds between saved weights")

@@ -1,7 +1,7 @@
 """The network that is trained: who sees whom, what is drawn, what is learnt."""
 
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -40,8 +40,17 @@ def archive(rows: int = 60, seed: int = 1) -> Archive:
     return Archive.of(tokens, lengths.astype(np.int64), links, table.astype(np.int64), ["everyday_a/x", "story/b", "c"])
 
 
+def in_threes(rows: Archive) -> Archive:
+    """The same rows, each three of them about one state."""
+    links = rows.links.copy()
+    every = np.arange(len(rows.first))
+    links[rows.first] = rows.links[rows.first[every - every % 3]]
+    return replace(rows, links=links)
+
+
 ROWS = archive()
 PACKER = Packer(ROWS, SHAPE)
+THREES = Packer(in_threes(ROWS), SHAPE)
 
 
 def tiny(seed: int = 1) -> Network:
@@ -64,10 +73,11 @@ def test_batches_hold_whole_rows_and_every_token_is_counted() -> None:
         assert batch["row_index"].tolist()[: len(group)] == [draw.row for draw in group]
 
 
-def test_blocks_that_are_listed_are_the_ones_in_which_something_is_seen() -> None:
+@pytest.mark.parametrize("packer", [PACKER, THREES], ids=["alone", "in threes"])
+def test_blocks_that_are_listed_are_the_ones_in_which_something_is_seen(packer: Packer) -> None:
     every = torch.arange(SHAPE.tokens)
-    for group in PACKER.groups(Draw(r, None) for r in range(60)):
-        batch = PACKER.pack(group)
+    for group in packer.groups(Draw(r, None) for r in range(60)):
+        batch = packer.pack(group)
         seen = visible(*who_sees(batch), every[:, None], every[None])
         squares = seen.view(-1, BLOCK, SHAPE.tokens // BLOCK, BLOCK)
         assert torch.equal(squares.any(3).any(1), batch["near"])
@@ -108,6 +118,28 @@ def test_company_and_the_order_of_options_do_not_matter() -> None:
         with torch.no_grad():
             turned = net(batch, kernels)[: len(order)].numpy()
         assert np.abs(turned - found.logits[order]).max() < 1e-4
+
+
+def test_rows_about_one_state_share_it_and_answer_as_they_do_alone() -> None:
+    net, kernels = tiny(), Kernels(CPU, SHAPE)
+    groups = list(THREES.groups(Draw(r, None) for r in range(60)))
+    assert [draw.row for group in groups for draw in group] == list(range(60))
+    for group in groups:
+        batch = THREES.pack(group)
+        read = [THREES.state_cost[d.row] for d, before in pairwise(group[::-1]) if d.row // 3 == before.row // 3]
+        assert int(batch["used"]) == sum(THREES.cost_of(draw) for draw in group) - sum(read) <= SHAPE.tokens
+    together = answer(net, kernels, THREES, list(range(60)))
+    for row, found in enumerate(together):
+        assert np.abs(answer(net, kernels, THREES, [row])[0].logits - found.logits).max() < 1e-4
+
+
+def test_draws_bring_others_about_their_state_along() -> None:
+    draws = list(islice(drawn(THREES.archive, 1, together=2), 200))
+    for first, second in zip(draws[::2], draws[1::2], strict=True):
+        assert first.row // 3 == second.row // 3
+        assert first.row != second.row
+    strangers = list(islice(drawn(THREES.archive, 1, strange=1.0, together=3), 30))
+    assert all(a.stranger == b.stranger for a, b in zip(strangers[::3], strangers[2::3], strict=True))
 
 
 def test_the_attention_agrees_with_the_rule() -> None:
