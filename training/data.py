@@ -23,6 +23,7 @@ import numpy.typing as npt
 from decided.contract.types import Question, compact
 from decided.engines.embedded.layout import INSTRUCTION_TOKENS, KINDS, OPTION_TOKENS
 from decided.engines.embedded.prompt import render
+from decided.engines.tokenizer import split_long_words
 from training.archive import BENCH, DEV, HAND_WRITTEN, HELD_OUT, KEPT, TRAIN, Archive, Ints, joined
 from training.variants import variant
 
@@ -129,7 +130,7 @@ class Texts:
     def encoded(self, tokenizer_path: Path) -> tuple[npt.NDArray[np.uint16], Ints]:
         from tokenizers import Tokenizer
 
-        tokenizer = Tokenizer.from_file(str(tokenizer_path))
+        tokenizer = split_long_words(Tokenizer.from_file(str(tokenizer_path)))
         tokenizer.no_padding()
         tokenizer.no_truncation()
         found: list[npt.NDArray[np.uint16]] = []

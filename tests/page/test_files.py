@@ -93,7 +93,7 @@ def test_head_has_the_headers_alone(server: Server, name: str) -> None:
     assert [head.headers[each] for each in ours] == [whole.headers[each] for each in ours]
 
 
-@pytest.mark.parametrize("wrapped", ["{}", 'W/{}, "another"'])
+@pytest.mark.parametrize("wrapped", ["{}", 'W/{}, "another"', "*"])
 def test_a_file_that_the_browser_has_is_not_sent_again(server: Server, wrapped: str) -> None:
     """And the connection goes on after it: nothing of a body may follow the head."""
     connection = http.client.HTTPConnection(server.host, server.port, timeout=40)

@@ -136,6 +136,7 @@ def test_a_stream_from_a_remote_engine(remote: Server) -> None:
         f"application/json;q=0.9, {LINES}",
         f"application/json, {LINES}",
         f'text/plain;note="a, b;q=0", {LINES};q=1.000',
+        pytest.param(f'{LINES}, "' + '\\"' * 32_000, id="a quote that nothing closes"),  # once a minute of the server
     ],
 )
 def test_who_names_lines_gets_lines(server: Server, accept: str) -> None:

@@ -164,6 +164,22 @@ def test_a_question_without_a_type_is_refused(server: Server, question: Any) -> 
     refusal(server, question)
 
 
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        ({"instructions": "Late?"}, "the field 'type' is missing: 'choice', 'score' or 'noul'"),
+        ({"type": None}, "the field 'type' must be text: 'choice', 'score' or 'noul'"),
+        ({"type": "rank"}, "this service answers questions of type 'choice', 'score' and 'noul', not \"rank\""),
+        ({"type": "noul", "criteria": dict.fromkeys(map(str, range(300)))}, "unknown field `0`"),
+        ({"type": "choice", "criteria": {"a": None, "b b": 5}}, 'got `int` - at option "b b"'),
+        ({"type": "choice", "criteria": dict.fromkeys(map(str, range(257)))}, "too many options: 257, at most 256"),
+        ({"type": "score", "criteria": ["a", 5]}, "`$.criteria[1]`"),
+    ],
+)
+def test_a_refusal_names_what_is_wrong_with_the_question(server: Server, question: Any, said: str) -> None:
+    assert said in refused(server.ask("x", {"q": question}), 422)
+
+
 @pytest.mark.parametrize("question", [CHOICE, SCORE], ids=["choice", "score"])
 @pytest.mark.parametrize("instructions", [*STRUCTURED, None], ids=repr)
 def test_instructions_are_words_or_structured_or_null(server: Server, question: Any, instructions: Any) -> None:

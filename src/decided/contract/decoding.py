@@ -154,17 +154,29 @@ def _read_alone(name: str, value: object, max_options: int) -> Question:
     if not isinstance(value, dict):
         raise _refused(name, "must be an object")
     kind = value.get("type")
-    if not isinstance(kind, str) or kind not in _TYPES:
+    if not isinstance(kind, str):
+        found = "must be text" if "type" in value else "is missing"
+        raise _refused(name, f"the field 'type' {found}: 'choice', 'score' or 'noul'")
+    if kind not in _TYPES:
         served = "'choice', 'score' and 'noul'"
-        raise _refused(name, f"this service answers questions of type {served}, not {quote(str(kind))}")
+        raise _refused(name, f"this service answers questions of type {served}, not {quote(kind)}")
     criteria = value.get("criteria")
-    if isinstance(criteria, dict | list) and len(criteria) > max_options:
+    if kind != "noul" and isinstance(criteria, dict | list) and len(criteria) > max_options:
         raise _refused(name, f"too many options: {len(criteria)}, at most {max_options}")
     try:
         question: Question = msgspec.convert(value, _TYPES[kind])
     except msgspec.ValidationError as error:
-        raise _refused(name, str(error)) from None
+        raise _refused(name, _placed(str(error), criteria)) from None
     return question
+
+
+def _placed(reason: str, criteria: object) -> str:
+    """A reason that names the option: of a mapping msgspec does not say which value is wrong."""
+    if isinstance(criteria, dict):
+        wrong = [key for key, description in criteria.items() if not isinstance(description, str | dict | list | None)]
+        if wrong:
+            return reason.replace("`$.criteria[...]`", f"option {quote(wrong[0])}")
+    return reason
 
 
 def _check(name: str, question: Question, value: dict[str, Any], max_options: int) -> None:

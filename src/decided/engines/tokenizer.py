@@ -3,19 +3,21 @@
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer
+from tokenizers import Regex, Tokenizer, pre_tokenizers
 
 from decided.engines.api import Cut
 from decided.engines.checkpoint import Checkpoint
 from decided.engines.prompts import tokens
 from decided.errors import ModelError
 
+_PART = 32  # characters
+
 
 class Vocabulary:
     """A fast tokenizer without special tokens, padding or truncation."""
 
     def __init__(self, tokenizer: Tokenizer, special: dict[str, str]) -> None:
-        self._tokenizer = tokenizer
+        self._tokenizer = split_long_words(tokenizer)
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self._tokenizer.encode_special_tokens = True
@@ -41,6 +43,17 @@ class Vocabulary:
         if found is None:
             raise ModelError(f"the tokenizer has no {role}")
         return int(found)
+
+
+def split_long_words(tokenizer: Tokenizer) -> Tokenizer:
+    """To word pieces a word of more than 100 characters is one unknown token, whatever it says. Here it is read in
+    parts, of which all but the last are short: what finding the pieces of a word takes grows with its square."""
+    longest: int = getattr(tokenizer.model, "max_input_chars_per_word", 0)
+    if longest > _PART:
+        more = longest + 1 - _PART
+        parts = pre_tokenizers.Split(Regex(f".{{{_PART}}}(?=.{{{more}}})"), "isolated")
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([each for each in (tokenizer.pre_tokenizer, parts) if each])
+    return tokenizer
 
 
 def read_vocabulary(checkpoint: Checkpoint, subfolder: str = "") -> Vocabulary:

@@ -11,7 +11,7 @@ from decided.errors import BodyTooLarge, DecidedError, Headers
 JSON = b"application/json"
 LINES = b"application/x-ndjson"
 
-_RANGES = re.compile(r'(?:[^,"]|"(?:\\.|[^"\\])*")+')
+_RANGES = re.compile(r'(?:[^,"]|"(?:\\.|[^"\\])*+"?)++')  # a quote that nothing closes goes to the end
 _QUALITY = re.compile(r";\s*q\s*=\s*([01](?:\.\d{0,3})?)\s*(?:;|$)", re.IGNORECASE)
 
 

@@ -48,4 +48,5 @@ class Playground:
 
     async def reply(self, request: HttpRequest) -> Reply:
         tag, reply = self._files[request.path]
-        return reply._replace(status=304) if tag in request.headers.get(b"if-none-match", b"") else reply
+        known = request.headers.get(b"if-none-match", b"")
+        return reply._replace(status=304) if tag in known or known.strip() == b"*" else reply
