@@ -209,6 +209,12 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     assert "there is no such folder" in server.log()
 
 
+def test_a_folder_without_a_profile_is_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "labels.csv").touch()
+    assert len(read_profiles(tmp_path, "fake", "", True)) == 0
+    assert "there is no profile" in caplog.text
+
+
 def test_below_the_threshold_it_is_not_decided(tmp_path: Path) -> None:
     profile = made(threshold=Threshold(0.999, 0.95, (0.95, 0.9, 0.99), 0.5), sets=None, head=None, recipe="bias")
     with running_server("--profiles", str(written(tmp_path / "p", profile).parent)) as server:

@@ -1,5 +1,6 @@
 """The profiles that are loaded, found by the question that is asked."""
 
+import logging
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -10,6 +11,8 @@ from decided.contract.types import Question, encode
 from decided.errors import InferenceFailed, InputError
 from decided.profiles.fingerprint import canonical_keys, fingerprint
 from decided.profiles.profile import Profile, read_profile
+
+log = logging.getLogger("decided.profiles")
 
 LEAST_SHARE = 1e-12
 """Nothing is impossible: an option that the model gave nothing can still be shifted back."""
@@ -102,6 +105,8 @@ def read_profiles(folder: Path, model: str, weights: str, features: bool) -> Pro
             other = found[profile.fingerprint][1]
             raise InputError(f"the profile {path} is for the same question as {other}: keep one of the two")
         found[profile.fingerprint] = profile, identity
+    if not found:
+        log.warning("--profiles %s: there is no profile (*.json) in it", folder)
     return Profiles(found.values())
 
 
