@@ -11,7 +11,8 @@ DecidedError                     500  internal server error
 ├── Invalid                      422  read, understood, refused
 ├── InferenceFailed              500  the model failed on this request
 ├── Unavailable                  503  the model cannot answer at all
-│   └── AtCapacity               503  every place is taken; try again in a second
+│   ├── AtCapacity               503  every place is taken; try again in a second
+│   └── EngineBusy               503  the remote engine has no place; try again in a second
 └── TimedOut                     504  no answer within the time limit
 
 StartError                            the process ends before it listens
@@ -27,6 +28,8 @@ DeviceLost                            the model can never run again: the inferen
 from typing import ClassVar
 
 Headers = tuple[tuple[bytes, bytes], ...]
+
+_IN_A_SECOND: Headers = ((b"retry-after", b"1"),)
 
 
 class DecidedError(Exception):
@@ -111,10 +114,17 @@ class Unavailable(DecidedError):
 
 class AtCapacity(Unavailable):
     refusal = "at_capacity"
-    headers = ((b"retry-after", b"1"),)
+    headers = _IN_A_SECOND
 
     def __init__(self) -> None:
         super().__init__("the server is over capacity: try again in a second")
+
+
+class EngineBusy(Unavailable):
+    headers = _IN_A_SECOND
+
+    def __init__(self) -> None:
+        super().__init__("the remote engine is busy: try again in a second")
 
 
 class TimedOut(DecidedError):

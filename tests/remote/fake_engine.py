@@ -2,7 +2,7 @@
 
 A word in the prompt chooses the fault, so that good and bad calls can stand side by side: `FAULT=garbage` and so on,
 each a method of `Faults`. Otherwise it prefers options with the word RIGHT in them. `BIAS=4` makes it four times as
-fond of whatever has the letter A.
+fond of whatever has the letter A. `FAULT=spoilt` is an answer in which `spoil` has put something else.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class Call:
     @property
     def prompt(self) -> str:
         messages = self.body.get("messages") or self.body.get("input") or []
-        return "\n".join(str(message["content"]) for message in messages)
+        return "\n".join([str(message["content"]) for message in messages] or [self.body.get("state", "")])
 
 
 @dataclass
@@ -46,6 +46,8 @@ class FakeEngine:
     port: int = 0
     abandoned: int = 0
     busy: dict[str, int] = field(default_factory=dict)
+    spoil: tuple[str, str] = ("(?!)", "")
+    """A pattern, and what stands in its places in the JSON of a spoilt answer, and of tokens."""
 
     @property
     def url(self) -> str:
@@ -116,13 +118,18 @@ class FakeEngine:
             reply(writer, 200, {"data": []})
         elif call.path.endswith("/tokenize"):
             text = call.body["prompt"]
-            reply(writer, 200, {"tokens": [ord(text[-1]) + 1000 * (len(text) - 1)]})
+            reply(writer, 200, self.spoilt({"tokens": [ord(text[-1]) + 1000 * (len(text) - 1)]}))
         else:
             await asyncio.sleep(self.seconds)
             reply(writer, 200, self.completion(call))
         await writer.drain()
 
+    def spoilt(self, answer: Any) -> bytes:
+        return re.sub(*self.spoil, json.dumps(answer)).encode()
+
     def completion(self, call: Call) -> Any:
+        if call.path.endswith("/v1/systemone"):
+            return self.answers(call)
         position = self.position(call)
         counts = {"prompt_tokens": len(call.prompt.split()), "completion_tokens": 1}
         if call.path.endswith("/api/chat"):
@@ -132,7 +139,24 @@ class FakeEngine:
             content = [{"type": "output_text", "logprobs": [position]}]
             usage = {"input_tokens": counts["prompt_tokens"], "output_tokens": 1}
             return {"output": [{"type": "reasoning"}, {"type": "message", "content": content}], "usage": usage}
+        if "post_sampling_probs" in call.body:
+            likely = [{"token": each["token"], "prob": math.exp(each["logprob"])} for each in position["top_logprobs"]]
+            position = {**likely[0], "top_probs": likely}
         return {"choices": [{"logprobs": {"content": [position]}}], "usage": counts}
+
+    def answers(self, call: Call) -> Any:
+        """To choices, in the protocol of this service. Where the state has the word CUT, some of it was not read."""
+        cut = "CUT" in call.prompt
+        answers, warnings = {}, []
+        for name, question in call.body["questions"].items():
+            options = question.get("criteria") or {"true": None, "false": None}
+            weights = {option: 9.0 if "RIGHT" in str(text) else 1.0 for option, text in options.items()}
+            total = sum(weights.values())
+            shares = {option: weight / total for option, weight in weights.items()}
+            answers[name] = {"probabilities": shares, "truncated": cut}
+            warnings += [f'question "{name}": the model read 3 of 9 tokens of the state'] if cut else []
+        counts = {"input_tokens": len(call.prompt.split()), "output_tokens": 1}
+        return {"answers": answers, "usage": counts, "warnings": warnings}
 
     def position(self, call: Call) -> Any:
         """The most likely tokens: the labels of the options in the prompt, and two words."""
@@ -155,6 +179,10 @@ class Faults:
     @staticmethod
     async def garbage(engine: FakeEngine, call: Call, writer: asyncio.StreamWriter) -> None:
         reply(writer, 200, b"<html>SECRET gateway page</html>")
+
+    @staticmethod
+    async def spoilt(engine: FakeEngine, call: Call, writer: asyncio.StreamWriter) -> None:
+        reply(writer, 200, engine.spoilt(engine.completion(call)))
 
     @staticmethod
     async def no_http(engine: FakeEngine, call: Call, writer: asyncio.StreamWriter) -> None:

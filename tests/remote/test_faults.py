@@ -99,6 +99,7 @@ def test_an_engine_out_of_reach_is_503(engine: FakeEngine, fault: str) -> None:
     with decided(engine) as server:
         reply = server.ask(f"FAULT={fault}", {"q": TOPIC})
         assert reply.status == 503
+        assert reply.headers.get("retry-after") == ("1" if fault.startswith("always") else None)
         assert leaks(reply, engine) == []
 
 

@@ -21,7 +21,7 @@ from decided.engines.remote.breaker import Admission, Breaker
 from decided.engines.remote.pool import Garbled, Unreachable
 from decided.engines.remote.turns import Turn, Turns
 from decided.engines.remote.upstream import Busy, Refused, Upstream
-from decided.errors import DecidedError, InferenceFailed, ModelError, TimedOut, Unavailable
+from decided.errors import DecidedError, EngineBusy, InferenceFailed, ModelError, TimedOut, Unavailable
 from decided.fair_queue import Lane
 from decided.retries import Backoff
 from decided.settings import Settings
@@ -37,7 +37,6 @@ _OPEN_FOR_S = 1.0
 _CHECK_KEPT_S = 1.0
 _CHECK_TIMEOUT_S = 5.0
 _DOWN = "the remote engine cannot be reached"
-_BUSY = "the remote engine is busy: try again in a second"
 _NONE = Verdict([], 0)
 
 
@@ -222,7 +221,7 @@ class Remote(ABC):
                 if self._breaker.is_open or attempt == _ATTEMPTS:
                     raise failure from error
             except Busy as error:
-                wait, failure = error.retry_after_s, Unavailable(_BUSY)
+                wait, failure = error.retry_after_s, EngineBusy()
                 if attempt == _ATTEMPTS:
                     raise failure from error
             wait = backoff.next(wait)

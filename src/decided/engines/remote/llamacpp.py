@@ -9,6 +9,7 @@ from typing import Any
 
 from decided.engines.letters import LETTERS, Token
 from decided.engines.remote.openai import Body, Chat
+from decided.engines.remote.upstream import probability, text
 from decided.settings import Settings
 
 _BIAS = 50.0
@@ -41,8 +42,8 @@ class LlamaCpp(Chat):
         position = reply["choices"][0]["logprobs"]["content"][0]
         if "top_probs" not in position:
             return super()._tokens(reply)
-        likely = [(str(each["token"]), float(each["prob"])) for each in position["top_probs"]]
-        return [Token(text, math.log(share)) for text, share in likely if share > 0]
+        likely = [(text(each["token"]), probability(each["prob"])) for each in position["top_probs"]]
+        return [Token(token, math.log(share)) for token, share in likely if share > 0]
 
 
 def load(name: str, settings: Settings) -> LlamaCpp:

@@ -29,9 +29,9 @@ class LmStudio(Chat):
         messages = [item for item in reply["output"] if item["type"] == "message"]
         return tokens_of(messages[0]["content"][0]["logprobs"][0])
 
-    def _usage(self, reply: Any) -> tuple[int, int]:
+    def _usage(self, reply: Any) -> tuple[Any, Any]:
         usage = reply.get("usage") or {}
-        return usage.get("input_tokens") or 0, usage.get("output_tokens") or 0
+        return usage.get("input_tokens"), usage.get("output_tokens")
 
 
 def load(name: str, settings: Settings) -> LmStudio:

@@ -33,8 +33,8 @@ class Ollama(Chat):
     def _tokens(self, reply: Any) -> list[Token]:
         return tokens_of(reply["logprobs"][0])
 
-    def _usage(self, reply: Any) -> tuple[int, int]:
-        return reply.get("prompt_eval_count") or 0, reply.get("eval_count") or 0
+    def _usage(self, reply: Any) -> tuple[Any, Any]:
+        return reply.get("prompt_eval_count"), reply.get("eval_count")
 
 
 def load(name: str, settings: Settings) -> Ollama:

@@ -14,7 +14,7 @@ from decided.engines.api import Cut
 from decided.engines.letters import LETTERS, NoLetters, Token
 from decided.engines.remote.engine import Asking, PartialVerdict, Remote, Unsuitable, together
 from decided.engines.remote.pool import Garbled
-from decided.engines.remote.upstream import Refused, address
+from decided.engines.remote.upstream import Refused, address, number, text, whole
 from decided.settings import Settings
 
 TOP = 20
@@ -80,9 +80,10 @@ class Chat(Remote):
         """The tokens that the model might have said."""
         return tokens_of(reply["choices"][0]["logprobs"]["content"][0])
 
-    def _usage(self, reply: Any) -> tuple[int, int]:
+    def _usage(self, reply: Any) -> tuple[Any, Any]:
+        """Tokens read and written, as the engine counts them, if it does."""
         usage = reply.get("usage") or {}
-        return usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
+        return usage.get("prompt_tokens"), usage.get("completion_tokens")
 
     # --- the Remote ---
 
@@ -142,20 +143,23 @@ class Chat(Remote):
     def _read(self, reply: Any) -> tuple[list[Token], int, int]:
         try:
             tokens = self._tokens(reply)
-            read, said = self._usage(reply)
+            usage = self._usage(reply)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError):
             raise NoLetters("the reply has no log-probabilities") from None
         if not tokens:
             raise NoLetters("the reply has no log-probabilities")
-        if not isinstance(read, int) or not isinstance(said, int) or min(read, said) < 0:
-            raise Garbled("the reply counts its tokens in something else than whole numbers")
+        try:
+            read, said = (0 if count is None else whole(count) for count in usage)
+        except ValueError:
+            raise Garbled("the reply counts its tokens in something else than whole numbers in reason") from None
         return tokens, read, said
 
 
 def tokens_of(position: Any) -> list[Token]:
     """One position of the output: the most likely tokens, and the one taken if it is not among them."""
-    tokens = [Token(str(each["token"]), float(each["logprob"])) for each in position["top_logprobs"]]
-    taken = Token(str(position["token"]), float(position["logprob"]))
+    *tokens, taken = [
+        Token(text(each["token"]), number(each["logprob"])) for each in (*position["top_logprobs"], position)
+    ]
     return tokens if any(token.text == taken.text for token in tokens) else [*tokens, taken]
 
 

@@ -7,14 +7,15 @@ probabilities, so the answers are made here as for every engine.
 import re
 from collections.abc import Sequence
 
+from decided.contract.answers import is_distribution
 from decided.contract.types import Noul, Question
 from decided.engines.api import Cut
 from decided.engines.remote.engine import Asking, PartialVerdict, Remote, Unsuitable
 from decided.engines.remote.pool import Garbled
-from decided.engines.remote.upstream import Refused, address
+from decided.engines.remote.upstream import Refused, address, probability, whole
 from decided.settings import Settings
 
-_CUT = re.compile(r"the model read (\d+) of (about )?(\d+) tokens of the (state|instructions|options)")
+_CUT = re.compile(r"the model read ([0-9]{1,9}) of (about )?([0-9]{1,9}) tokens of the (state|instructions|options)")
 _CHARACTERS_PER_TOKEN = 4
 
 _TRIVIAL = "The sky over the village was blue all day.", Noul("Does the text mention the sky?")
@@ -49,14 +50,16 @@ class SystemOne(Remote):
         try:
             answers = [reply["answers"][name] for name in names]
             weights = [
-                [float(answer["probabilities"][key]) for key in question.keys()]  # noqa: SIM118
+                [probability(answer["probabilities"][key]) for key in question.keys()]  # noqa: SIM118
                 for question, answer in zip(questions, answers, strict=True)
             ]
-            read, said = int(reply["usage"]["input_tokens"]), int(reply["usage"]["output_tokens"])
-            warnings = [str(warning) for warning in reply.get("warnings") or ()]
+            read, said = whole(reply["usage"]["input_tokens"]), whole(reply["usage"]["output_tokens"])
+            warnings = [warning for warning in reply.get("warnings") or () if isinstance(warning, str)]
             cut = [answer.get("truncated") is True for answer in answers]
         except (KeyError, TypeError, ValueError, AttributeError):
-            raise Garbled("the reply lacks probabilities or usage") from None
+            raise Garbled("the reply lacks probabilities or usage, or has nonsense in their place") from None
+        if not all(map(is_distribution, weights)):
+            raise Garbled("the reply gives no option of a question any probability")
         cuts = [_cuts(name, warnings, state, read) if was else () for name, was in zip(names, cut, strict=True)]
         return PartialVerdict(weights, read, said, cuts if any(cuts) else ())
 
@@ -64,7 +67,8 @@ class SystemOne(Remote):
 def _cuts(name: str, warnings: Sequence[str], state: str, read: int) -> Sequence[Cut]:
     """What was cut of a question's input: in figures where the warnings have them, else as an estimate."""
     about = " ".join(warning for warning in warnings if f'"{name}"' in warning)
-    found = [Cut(part, int(kept), int(given), bool(guess)) for kept, guess, given, part in _CUT.findall(about)]
+    figures = [(part, int(kept), int(given), bool(guess)) for kept, guess, given, part in _CUT.findall(about)]
+    found = [Cut(part, kept, given, guess) for part, kept, given, guess in figures if kept <= given]
     return found or [Cut("state", read, max(read + 1, len(state) // _CHARACTERS_PER_TOKEN), estimated=True)]
 
 

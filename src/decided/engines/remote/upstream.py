@@ -5,6 +5,7 @@ of the engine's words or address is ever shown to a client.
 """
 
 import re
+import sys
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,6 +19,8 @@ from decided.version import VERSION
 
 _EXCERPT_CHARACTERS = 300
 _PLAIN = re.compile(r"[!-~]+\Z")
+_MOST_COUNTED = 10**9
+_ROUNDING = 1e-6
 _decode = msgspec.json.Decoder().decode
 
 
@@ -49,6 +52,33 @@ def address(given: str | None, default: str | None, path: str) -> str:
     if parts.username is not None or parts.password is not None:
         raise SettingsError("--remote-url must not hold a key: set SERVICE_REMOTE_API_KEY")
     return url if parts.path else url + path
+
+
+# --- what stands in a reply, or ValueError. Stricter than int() and float(), which take "7", true and 1.9 ---
+
+
+def number(value: Any, least: float = -sys.float_info.max, most: float = sys.float_info.max) -> float:
+    """A finite number. It is compared before it is converted: JSON has integers that no float can hold."""
+    if type(value) not in (int, float) or not least <= value <= most:  # false for NaN too
+        raise ValueError("no number, or one out of range")
+    return float(value)
+
+
+def probability(value: Any) -> float:
+    return min(1.0, max(0.0, number(value, -_ROUNDING, 1 + _ROUNDING)))
+
+
+def whole(value: Any) -> int:
+    """A count, or the number of a token."""
+    if type(value) is not int:
+        raise ValueError("no whole number")
+    return int(number(value, 0, _MOST_COUNTED))
+
+
+def text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("no text")
+    return value
 
 
 class Upstream:

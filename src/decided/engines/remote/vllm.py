@@ -8,7 +8,7 @@ from decided.engines.letters import LETTERS
 from decided.engines.remote.engine import Asking, together
 from decided.engines.remote.openai import Body, Chat
 from decided.engines.remote.pool import Garbled
-from decided.engines.remote.upstream import Refused
+from decided.engines.remote.upstream import Refused, whole
 from decided.settings import Settings
 
 
@@ -44,13 +44,15 @@ class Vllm(Chat):
         for spelling in (label, f" {label}"):
             body = {"model": self.card.name, "prompt": spelling, "add_special_tokens": False}
             reply = await self._post(asking, f"{self._root}/tokenize", body)
-            match reply.get("tokens"):
-                case [int(token)] if token not in found:
-                    found.append(token)
-                case list():
-                    pass
-                case _:
-                    raise Garbled("no tokens in the reply to /tokenize")
+            tokens = reply.get("tokens")
+            if not isinstance(tokens, list):
+                raise Garbled("no tokens in the reply to /tokenize")
+            try:
+                numbers = [whole(token) for token in tokens]
+            except ValueError:
+                raise Garbled("the reply to /tokenize numbers tokens in something else than whole numbers") from None
+            if len(numbers) == 1 and numbers[0] not in found:
+                found += numbers
         return found
 
 
