@@ -1,6 +1,7 @@
 """Clients share the service: places, the reading of texts, the model and the calls to an engine."""
 
 import asyncio
+import random
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -27,14 +28,32 @@ FLOOD, OTHER = Caller("flood"), Caller("other")
 def test_a_client_alone_may_have_nearly_all_places(limit: int) -> None:
     places = Places(limit)
     places.shared = True
-    for _ in range(min(limit, 7)):
+    for _ in range(max(1, limit - 1)):
         places.enter("flood")
     with pytest.raises(AtCapacity):
         places.enter("flood")
-    if limit == 8:
+    if limit > 1:
         places.enter("other")
     with pytest.raises(AtCapacity):
         places.enter("other")
+
+
+@pytest.mark.parametrize("limit", range(2, 40))
+def test_whoever_has_no_place_finds_one_however_many_the_others_want(limit: int) -> None:
+    places = Places(limit)
+    places.shared = True
+    chance = random.Random(limit)
+    held: list[str] = []
+    for _ in range(1000):
+        client = chance.choice(["flood", "flood", "flood", "other"])
+        try:
+            places.enter(client)
+            held.append(client)
+        except AtCapacity:
+            assert client in held
+        if chance.random() < 0.2 and held:
+            places.leave(held.pop(chance.randrange(len(held))))
+        assert held.count("flood") <= max(1, limit - 1)
 
 
 def test_clients_that_want_all_places_end_up_with_about_the_same_number() -> None:

@@ -199,7 +199,11 @@ def test_required_answers_only_what_was_written(folder: Path) -> None:
                 assert refused(reply, 503) == "the audit log cannot be written"
             stream = server.request("POST", BATCH, {"states": ["lost"], "questions": {"q": NOUL}}, LINES)
             assert [json.loads(line)["status"] for line in stream.body.splitlines()] == [503]
+            assert refused(server.get("/ready"), 503) == "the audit log cannot be written"
+            assert server.get("/health").status == 200
             assert len(entries(path)) == before
+        assert served(server.get("/ready")) == {"ready": True}
+        assert len(entries(path)) == before
         reply = server.ask("found")
         served(reply)
         assert entries(path)[-1]["request_id"] == reply.headers["x-request-id"]
@@ -218,6 +222,7 @@ def test_best_effort_answers_and_counts_what_was_lost(folder: Path) -> None:
             for _ in range(3):
                 served(server.ask("lost"))
             assert eventually(lambda: server.metric("service_audit_lost_total") == 3)
+            served(server.get("/ready"))
         served(server.ask("found"))
         assert eventually(lambda: server.metric("service_audit_lines_total") == 61)
         assert server.stop() == 0

@@ -18,11 +18,14 @@ from decided.serving import ledger
 from decided.serving.ledger import Ledger, pack
 from tests.profiles.shelf import TOPIC, written
 from tests.profiles.test_teach import teach
+from tests.spec.checks import BATCH, SINGLE
 from tests.support.fake_model import FakeModel
 from tests.support.server import Reply, Server, running_server
 
+SHOP, SHOP_TOO, CI = ({"Authorization": f"Bearer {key}"} for key in ("shop-key", "next-key", "ci-key"))
 KEY = "a key"
 NOUL = {"type": "noul", "instructions": "Is it late?"}
+OF_SHOP, OF_CI = {"q": TOPIC}, {"late": NOUL}
 
 
 @pytest.fixture
@@ -88,6 +91,12 @@ def test_batches_and_streams_by_index(server: Server, path: Path) -> None:
         ),
         ({"request_id": "one", "outcomes": {"q": "fish"}}, 422, "must be one of the options"),
         ({"request_id": "one", "outcomes": {"late": "no"}}, 422, "true or false"),
+        ({"request_id": "one", "outcomes": {"q": "bill", "late": None}}, 422, 'question "late": Expected'),
+        ({"request_id": "one", "outcomes": {"": [1]}}, 422, 'question "": Expected'),
+        ({"request_id": 1, "outcomes": {"q": {}}}, 422, 'question "q": Expected'),
+        ({"request_id": "one", "outcomes": {"q": 1.5}}, 422, 'question "q": Expected'),
+        ({"request_id": "one", "outcomes": ["q"]}, 422, "Expected `object`"),
+        ({"request_id": "one", "outcomes": dict.fromkeys(map(str, range(65)))}, 422, "length <= 64"),
         ({"request_id": "one", "outcomes": {}}, 422, "outcomes"),
         ({"outcomes": {"q": "bill"}}, 422, "request_id"),
         ([], 400, "JSON object"),
@@ -105,6 +114,47 @@ def test_all_of_it_or_nothing(server: Server, path: Path) -> None:
     asked(server, "my money", "one")
     assert tell(server, "one", {"q": "bill", "late": "maybe"}).status == 422
     assert path.read_text() == ""
+
+
+def test_an_answer_belongs_to_the_client_that_asked(path: Path, tmp_path: Path) -> None:
+    """Another one can tell nothing about it, learn nothing of it, and not have it forgotten by asking with its id."""
+    keys = tmp_path / "keys"
+    keys.write_text("shop=shop-key\nshop=next-key\nci=ci-key\n")
+    with running_server("--outcomes", str(path), env={"SERVICE_API_KEY_FILE": str(keys)}) as server:
+
+        def ask(client: dict[str, str], request_id: str, path: str, headers: dict[str, str]) -> None:
+            body = {"state": "my money", "states": ["my money"], "questions": OF_CI if client == CI else OF_SHOP}
+            assert server.request("POST", path, body, {"x-request-id": request_id, **client, **headers}).status == 200
+
+        ask(SHOP, "one", SINGLE, {})
+        unknown = tell(server, "none", {"q": "bill"}, CI)
+        for outcomes in ({"q": "bill"}, {"q": "fish"}, {"x": 1}):
+            reply = tell(server, "one", outcomes, CI)
+            assert (reply.status, reply.detail) == (404, unknown.detail.replace("none", "one"))
+        for request_id, where, headers in (
+            ("one", SINGLE, {}),
+            ("two", BATCH, {}),
+            ("three", BATCH, {"Accept": "application/x-ndjson"}),
+        ):
+            ask(SHOP, request_id, where, headers)
+            ask(CI, request_id, where, headers)
+            assert tell(server, request_id, {"q": "bill"}, SHOP_TOO).json == {"recorded": 1, "known": 0}
+            assert tell(server, request_id, {"late": True}, CI).json == {"recorded": 1, "known": 0}
+            assert tell(server, request_id, {"q": "bill"}, SHOP).json == {"recorded": 0, "known": 1}
+    assert [line["client"] for line in lines(path)] == ["shop", "ci"] * 3
+
+
+def test_without_a_file_for_outcomes_there_is_no_such_path() -> None:
+    with running_server() as server:
+        for method in ("GET", "HEAD", "PUT", "DELETE", "OPTIONS", "POST"):
+            assert server.request(method, "/v1/outcomes").status == 404
+        assert "/v1/outcomes" not in server.get("/openapi.json").json["paths"]
+
+
+def test_with_a_file_for_outcomes_the_path_is_in_the_api_document(server: Server) -> None:
+    assert list(server.get("/openapi.json").json["paths"]["/v1/outcomes"]) == ["post"]
+    reply = server.get("/v1/outcomes")
+    assert (reply.status, reply.headers["allow"]) == (405, "POST")
 
 
 def test_off_by_default_and_behind_the_key(path: Path) -> None:
@@ -178,15 +228,25 @@ def test_lines_that_are_damaged_are_told_and_texts_stay_together(tmp_path: Path)
     assert [problem.split(" of ")[0] for problem in problems] == ["line 4", "line 5", "line 6", "line 7"]
 
 
+def test_two_clients_with_one_request_id_are_two_requests(tmp_path: Path) -> None:
+    path = tmp_path / "o.jsonl"
+    kept = Ledger(path, FakeModel.card, False)
+    for client in ("shop", "ci", ""):
+        kept.remember(client, "one", 0, {"q": Noul("?")}, Verdict([[1.0, 2.0]], 1), "text")
+        kept.record(client, OutcomesRequest("one", {"q": client == "shop"}))
+    _, (found,), _ = read_outcomes(path)
+    assert found.labels.states == ["request one of shop", "request one of ci", "request one"]
+
+
 def test_large_questions_are_not_remembered_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger, "MOST_REMEMBERED_BYTES", 2**20)
     kept = Ledger(tmp_path / "o.jsonl", FakeModel.card, False)
     for number in range(20):
         asked: dict[str, Question] = {"q": Noul(f"{number} " + "long " * 20_000)}
-        kept.remember(f"r{number}", 0, asked, Verdict([[1.0, 2.0]], 1), "text")
-    assert kept.record(OutcomesRequest("r19", {"q": True}))[0].recorded == 1
+        kept.remember("", f"r{number}", 0, asked, Verdict([[1.0, 2.0]], 1), "text")
+    assert kept.record("", OutcomesRequest("r19", {"q": True}))[0].recorded == 1
     with pytest.raises(UnknownRequest):
-        kept.record(OutcomesRequest("r15", {"q": True}))
+        kept.record("", OutcomesRequest("r15", {"q": True}))
 
 
 def test_memory_and_file_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,10 +255,10 @@ def test_memory_and_file_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyP
     path = tmp_path / "o.jsonl"
     kept = Ledger(path, FakeModel.card, False)
     for number in range(50):
-        kept.remember(f"r{number}", 0, {"q": Noul("?")}, Verdict([[1.0, 2.0]], 1), "text")
+        kept.remember("", f"r{number}", 0, {"q": Noul("?")}, Verdict([[1.0, 2.0]], 1), "text")
     with pytest.raises(UnknownRequest):
-        kept.record(OutcomesRequest("r30", {"q": True}))
+        kept.record("", OutcomesRequest("r30", {"q": True}))
     for number in range(41, 50):
-        kept.record(OutcomesRequest(f"r{number}", {"q": True}))
+        kept.record("", OutcomesRequest(f"r{number}", {"q": True}))
     assert path.stat().st_size <= 1000
     assert ledger.older(path).stat().st_size <= 1000

@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.spec.checks import (
     AUTHORIZED,
     BATCH,
+    GETS,
     KEY,
     MIXED,
     SINGLE,
@@ -248,7 +249,6 @@ def test_the_api_document(server: Server) -> None:
     assert methods == {
         SINGLE: ["post"],
         BATCH: ["post"],
-        "/v1/outcomes": ["post"],
         "/v1/models": ["get"],
         "/health": ["get"],
         "/ready": ["get"],
@@ -258,3 +258,13 @@ def test_the_api_document(server: Server) -> None:
     for path in (SINGLE, BATCH):
         replies = body["paths"][path]["post"]["responses"]
         assert {"200", "400", "401", "413", "415", "422", "500", "503", "504"} <= set(replies)
+
+
+def test_the_api_document_says_what_asks_for_the_key(server: Server, keyed: Server) -> None:
+    """As it is with this server: the key is asked for, or it is not."""
+    for asked, expected in ((server, []), (keyed, [{"key": list[str]()}])):
+        paths = served(asked.get("/openapi.json", AUTHORIZED))["paths"]
+        assert paths[SINGLE]["post"]["security"] == paths[BATCH]["post"]["security"] == expected
+        assert paths["/openapi.json"]["get"]["security"] == expected
+        for path in GETS:
+            assert "security" not in paths[path]["get"]

@@ -1,9 +1,12 @@
 """The request id: echoed when it is one, made when it is not, on every response under both names."""
 
+import random
+import re
 import string
 
 import pytest
 
+from decided.web.edge import chosen_id
 from tests.spec.checks import GETS, POSTS, SINGLE, body_for, bytes_for, has_ids
 from tests.spec.wire import Wire, head, message
 from tests.support.server import Reply, Server
@@ -51,6 +54,34 @@ def test_without_an_id_each_request_gets_its_own(server: Server) -> None:
     with Wire(server) as wire:
         ids = {has_ids(wire.exchange(head(method="GET", path="/ready"))) for _ in range(20)}
     assert len(ids) == 20
+
+
+def untempered(word: int) -> int:
+    """The word of the state of MT19937 from which this output was made."""
+    word ^= word >> 18
+    word ^= (word << 15) & 0xEFC60000
+    found = word
+    for _ in range(5):
+        found = word ^ ((found << 7) & 0x9D2C5680)
+    word = found
+    for _ in range(3):
+        found = word ^ (found >> 11)
+    return found & 0xFFFFFFFF
+
+
+def test_an_id_that_is_made_cannot_be_foretold_from_those_before() -> None:
+    """Ids stand in logs and in replies to anybody; whoever has 156 of them knows all that `random` will ever say."""
+    seen = [int(chosen_id(b""), 16) for _ in range(156)]
+    state = [untempered(number >> shift & 0xFFFFFFFF) for number in seen for shift in (0, 32, 64, 96)]
+    foretold = random.Random()
+    foretold.setstate((3, (*state, 624), None))
+    assert chosen_id(b"") != b"%032x" % foretold.getrandbits(128)
+
+
+def test_ids_that_are_made_are_128_bits_and_never_the_same() -> None:
+    made = [chosen_id(b"") for _ in range(10_000)]
+    assert len(set(made)) == len(made)
+    assert all(re.fullmatch(rb"[0-9a-f]{32}", one) for one in made)
 
 
 def test_the_name_of_the_header_has_no_case(server: Server) -> None:

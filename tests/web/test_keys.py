@@ -44,10 +44,15 @@ def client_of(keys: Keys, token: str) -> str | None:
         ("c2VjcmV0IQ==", "c2VjcmV0IQ==", "default"),
         ("c2VjcmV0cw=", "c2VjcmV0cw=", "default"),
         ("ci=c2VjcmV0IQ==", "c2VjcmV0IQ==", "ci"),
-        ("two words=secret", "two words=secret", "default"),
-        ("=secret", "=secret", "default"),
+        ("ci==secret", "=secret", "ci"),
+        ("====", "====", "default"),
+        ("_under=secret", "secret", "_under"),
+        ("-dash=secret", "secret", "-dash"),
+        (".dot=secret", "secret", ".dot"),
         (f"{'n' * 64}=secret", "secret", "n" * 64),
-        (f"{'n' * 65}=secret", f"{'n' * 65}=secret", "default"),
+        ("\ufeffplain", "plain", "default"),
+        ("\ufeffci=secret", "secret", "ci"),
+        ("\ufeff\nci=secret", "secret", "ci"),
         (f"ci={hashed('secret')}", "secret", "ci"),
         (f"ci={hashed('secret').upper().replace('SHA', 'sha')}", "secret", "ci"),
         (hashed("secret"), "secret", "default"),
@@ -79,6 +84,16 @@ def test_a_client_may_have_several_keys(tmp_path: Path) -> None:
         ("ci=sha256:abc\n", "line 1"),
         (f"one\nci=sha256:{'g' * 64}\n", "line 2"),
         (f"ci=sha256:{'a' * 62}\n", "line 1"),
+        ("two abc=abc\n", "line 1"),
+        ("plain\n\nci =abc\n", "line 3"),
+        ("=abc\n", "line 1"),
+        ("==abc=\n", "line 1"),
+        (f"{'n' * 65}=abc\n", "line 1"),
+        (f"{'n' * 65}={hashed('abc')}\n", "line 1"),
+        ("größe=abc\n", "line 1"),
+        ("ci/abc=abc\n", "line 1"),
+        ("plain\n\ufeffci=abc\n", "line 2"),
+        ("\ufeff\ufeffci=abc\n", "line 1"),
     ],
 )
 def test_what_is_wrong_is_told_by_its_line_and_without_the_key(tmp_path: Path, content: str, line: str) -> None:
@@ -86,6 +101,19 @@ def test_what_is_wrong_is_told_by_its_line_and_without_the_key(tmp_path: Path, c
         keys_of(tmp_path, content)
     assert "one" not in str(refusal.value).split(line)[1]
     assert "abc" not in str(refusal.value)
+
+
+def test_a_file_that_holds_nothing_but_a_byte_order_mark_holds_no_key(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="no key"):
+        keys_of(tmp_path, "\ufeff\n")
+
+
+def test_a_file_that_has_become_wrong_changes_nothing(tmp_path: Path) -> None:
+    keys = keys_of(tmp_path, "ci=secret\n")
+    (tmp_path / "keys").write_text("web=other\nbad name=secret\n")
+    with pytest.raises(SettingsError, match="line 2"):
+        keys.reload()
+    assert [client_of(keys, token) for token in ("secret", "other", "bad name=secret")] == ["ci", None, None]
 
 
 @pytest.fixture(scope="module")

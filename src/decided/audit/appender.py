@@ -10,6 +10,8 @@ from decided.audit.line import Head
 from decided.errors import InputError
 
 _MODE = 0o600
+_TRIAL_BYTES = 4096
+"""No fewer than some lines: where the disk is full, there may be room for a few bytes in its last block."""
 
 
 class Appender:
@@ -30,6 +32,16 @@ class Appender:
 
     def append(self, lines: bytes, head: Head) -> None:
         """Write the lines that make this head, and wait for the disk. Raises OSError, and then none was written."""
+        self._put(lines)
+        self._size += len(lines)
+        self.head = head
+
+    def try_out(self) -> None:
+        """Raise OSError if nothing could be written. What was is taken back; a reader sees a line that has begun."""
+        self._put(b" " * _TRIAL_BYTES)
+        self._take_back(self._file.fileno())
+
+    def _put(self, lines: bytes) -> None:
         if self._size and self._size + len(lines) > self._max_bytes:
             self._put_aside()
         number = self._file.fileno()
@@ -43,8 +55,6 @@ class Appender:
         except OSError:
             self._take_back(number)
             raise
-        self._size += len(lines)
-        self.head = head
 
     def reopen(self) -> bool:
         """If the file was moved, go on in a new one with its name. Whether it was. Raises InputError if that cannot be

@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from decided.audit.appender import Appender
 from decided.audit.line import Decision, Scribe
@@ -25,12 +25,14 @@ log = logging.getLogger("decided.audit")
 MOST_WAITING_BYTES = 64 * 2**20
 """That wait for the disk while nobody waits for them; what comes then is lost."""
 _CLOSE_WAIT_S = 10.0
+_TRIAL_WAIT_S = 1.0
+"""That a probe is made to wait for a disk that does not answer."""
 _LEAST_KEY_BYTES = 16
 _LINE_BYTES = 1000
 
 
 class _Group(NamedTuple):
-    """The decisions of one call, and who waits until they are written."""
+    """The decisions of one call, and who waits until they are written. Without any it tries whether they could be."""
 
     decisions: Sequence[Decision]
     waiting: "asyncio.Future[None] | None"
@@ -51,6 +53,7 @@ class AuditLog:
         self._inbox: SimpleQueue[_Group | str] = SimpleQueue()
         self._waiting_bytes = 0
         self._failing = False
+        self._trial: asyncio.Future[Any] | None = None
         self._dropped = 0  # lines for which there was no room to wait
         self._failed = self._told = 0  # thread: lines that could not be written; lost ones that the log tells of
         self._loop = asyncio.get_running_loop()
@@ -80,7 +83,19 @@ class AuditLog:
         try:
             await asyncio.wait_for(waiting, self._timeout_s)
         except TimeoutError:
+            self._note(TimeoutError("the disk does not answer"))
             raise Unavailable("the audit log cannot be written: the disk does not answer") from None
+
+    async def check(self) -> None:
+        """Raise Unavailable while answers cannot be sent because nothing can be written. A log that failed is tried
+        again here: a server that is not ready is asked nothing else, so no decision would find out."""
+        if not (self._required and self._failing):
+            return
+        if self._trial is None or self._trial.done():
+            self._trial = asyncio.gather(self.record(()), return_exceptions=True)
+        await asyncio.wait([self._trial], timeout=_TRIAL_WAIT_S)
+        if self._failing:
+            raise Unavailable("the audit log cannot be written")
 
     def lines(self) -> tuple[int, int]:
         """How many were written, and how many lost."""
@@ -111,6 +126,9 @@ class AuditLog:
                     group.waiting.set_result(None)
                 else:
                     group.waiting.set_exception(Unavailable("the audit log cannot be written"))
+        self._note(error)
+
+    def _note(self, error: Exception | None) -> None:
         if error is not None and not self._failing:
             log.error("the audit log cannot be written: %s", error, exc_info=not isinstance(error, OSError))
         elif error is None and self._failing:
@@ -146,7 +164,10 @@ class AuditLog:
                 for decision in group.decisions:
                     head, of_decision = self._scribe.write(head, decision)
                     lines += of_decision
-            self._appender.append(b"".join(lines), head)
+            if lines:
+                self._appender.append(b"".join(lines), head)
+            else:
+                self._appender.try_out()
         except Exception as error:
             if not self._required:
                 self._failed += sum(group.lines for group in groups)

@@ -22,6 +22,7 @@ from decided.contract.types import (
     Question,
     Request,
     Score,
+    Told,
     compact,
     encode,
 )
@@ -106,10 +107,22 @@ def read_batch(body: bytes, max_options: int, explain: bool = False) -> Request:
 @_refuse_depth
 def read_outcomes(body: bytes, _max_options: int = 0) -> OutcomesRequest:
     """What turned out to be right, or 400, or 422."""
+    fields = read_object(body)
     try:
-        return msgspec.convert(read_object(body), OutcomesRequest)
+        return msgspec.convert(fields, OutcomesRequest)
     except msgspec.ValidationError as error:
+        told = fields.get("outcomes")
+        if isinstance(told, dict) and len(told) <= MAX_QUESTIONS:  # look at each alone, to name the wrong one
+            for name, answer in told.items():
+                _check_told(name, answer)
         raise Invalid(str(error)) from None
+
+
+def _check_told(name: str, answer: object) -> None:
+    try:
+        msgspec.convert(answer, Told)
+    except msgspec.ValidationError as error:
+        raise _refused(name, str(error)) from None
 
 
 def read_state(state: object, where: str = "state") -> str:

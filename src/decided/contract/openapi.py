@@ -38,15 +38,15 @@ _POST_ERRORS = tuple(status for status in ERRORS if status != 404)
 
 
 @cache
-def document() -> bytes:
-    """OpenAPI 3.1, as JSON."""
+def document(asks_for_key: bool, takes_outcomes: bool) -> bytes:
+    """OpenAPI 3.1, as JSON, for a server that is run like this."""
     types = (
         SingleRequest, SingleResponse, BatchRequest, BatchResponse, BatchLine, BatchLineProblem, ModelList, Health,
         Ready, Problem, OutcomesRequest, OutcomesReceipt,
     )  # fmt: skip
     schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     of: dict[type, dict[str, Any]] = dict(zip(types, schemas, strict=True))
-    key: list[dict[str, list[str]]] = [{}, {"key": []}]
+    key: list[dict[str, list[str]]] = [{"key": []}] if asks_for_key else []
 
     def post(summary: str, request: type, response: type, *more: int) -> dict[str, Any]:
         body = {"required": True, "content": {"application/json": {"schema": of[request]}}}
@@ -65,6 +65,8 @@ def document() -> bytes:
         "schema": {"anyOf": [of[BatchLine], of[BatchLineProblem]]}
     }
     outcomes = post("Tell what turned out to be right.", OutcomesRequest, OutcomesReceipt, 404)
+    itself = get("This document.", {"type": "object"}, 401)
+    itself["get"]["security"] = key
     text = {
         "200": {"description": "Prometheus text format.", "content": {"text/plain": {"schema": {"type": "string"}}}}
     }
@@ -75,12 +77,12 @@ def document() -> bytes:
             "paths": {
                 "/v1/systemone": single,
                 "/v1/systemone/batch": batch,
-                "/v1/outcomes": outcomes,
+                **({"/v1/outcomes": outcomes} if takes_outcomes else {}),
                 "/v1/models": get("The model that is served.", of[ModelList]),
                 "/health": get("What runs, and how busy it is.", of[Health]),
                 "/ready": get("Whether a request would be answered now.", of[Ready], 503),
                 "/metrics": {"get": {"summary": "Metrics.", "responses": text}},
-                "/openapi.json": get("This document.", {"type": "object"}, 401),
+                "/openapi.json": itself,
             },
             "components": {
                 "schemas": components,

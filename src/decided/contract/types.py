@@ -235,12 +235,15 @@ class Ready(Struct, frozen=True, omit_defaults=True):
     upstream: bool = False
 
 
+Told = str | int | bool
+
+
 class OutcomesRequest(Struct, frozen=True):
     """What turned out to be right about a request that was answered: by question, an option's name, a level's number,
     or true or false. `index` is the place of the state in a batch."""
 
     request_id: Annotated[str, Meta(min_length=1, max_length=MAX_REQUEST_ID_CHARACTERS)]
-    outcomes: Annotated[dict[str, str | int | bool], Meta(min_length=1, max_length=MAX_QUESTIONS)]
+    outcomes: Annotated[dict[str, Told], Meta(min_length=1, max_length=MAX_QUESTIONS)]
     index: Annotated[int, Meta(ge=0, lt=MAX_STATES)] = 0
 
 

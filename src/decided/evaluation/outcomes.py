@@ -18,7 +18,7 @@ from decided.serving.ledger import OutcomeLine, older
 def read_outcomes(path: Path) -> tuple[Source, list[Evidence], list[str]]:
     """The model, the questions with what it said, and what cannot be used. What was told last about an answer counts,
     and of several models the one that answered last."""
-    latest: dict[tuple[str, int, str], OutcomeLine] = {}
+    latest: dict[tuple[str, str, int, str], OutcomeLine] = {}
     problems = []
     for file in (older(path), path):
         if file == path or file.exists():
@@ -26,7 +26,7 @@ def read_outcomes(path: Path) -> tuple[Source, list[Evidence], list[str]]:
                 try:
                     one = msgspec.json.decode(line, type=OutcomeLine)
                     _check(one)
-                    latest[one.request_id, one.index, fingerprint(one.question)] = one
+                    latest[one.client, one.request_id, one.index, fingerprint(one.question)] = one
                 except ValueError as error:  # what msgspec raises is a ValueError
                     problems.append(f"line {number} of {file}: {error}")
     if not latest:
@@ -38,9 +38,10 @@ def read_outcomes(path: Path) -> tuple[Source, list[Evidence], list[str]]:
         problems.append(f"{others} outcomes of answers by other models or weights than {source.model}")
     found: dict[str, Evidence] = {}
     first_with: dict[str, str] = {}  # the same features: the same text, which must not be on both sides of a fold
-    for (_, _, mark), one in latest.items():
+    for (*_, mark), one in latest.items():
         if (one.model, one.digest) == source:
             request = f"request {one.request_id}" + (f", index {one.index}" if one.index else "")
+            request += f" of {one.client}" if one.client else ""
             text = one.state or (first_with.setdefault(one.features, request) if one.features else request)
             _add(found.setdefault(mark, Evidence(LabelledQuestion(one.name, one.question))), one, text)
     return source, list(found.values()), problems

@@ -5,8 +5,9 @@ from collections import Counter
 from decided.errors import AtCapacity
 
 _TIMES_THE_FREE = 7
-"""Where clients share the places, how many one may have for each that is free. Alone it then has seven of eight; those
-that want all have the same number each, and whoever comes next finds a place."""
+"""Where clients share the places, how many one may have for each that is then still free, unless it is its first. Alone
+it has seven of eight, or all but one; those that want all have the same number each, and whoever comes next finds a
+place."""
 
 
 class Places:
@@ -22,7 +23,8 @@ class Places:
     def enter(self, client: str) -> None:
         """Take a place, or raise AtCapacity."""
         free = self._number - self.taken
-        if free <= 0 or (self.shared and self._of_clients[client] >= _TIMES_THE_FREE * free):
+        held = self._of_clients[client]
+        if free <= 0 or (self.shared and held and held >= _TIMES_THE_FREE * (free - 1)):
             raise AtCapacity
         self.keep(client)
 

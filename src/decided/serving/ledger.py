@@ -43,6 +43,8 @@ class OutcomeLine(msgspec.Struct, frozen=True, omit_defaults=True):
     """float32, little endian, in base64."""
     index: int = 0
     state: str = ""
+    client: str = ""
+    """Who asked, and told: request ids are chosen by clients, and two may choose the same."""
 
 
 class Settled(NamedTuple):
@@ -64,13 +66,13 @@ class _Remembered(NamedTuple):
 
 
 class Ledger:
-    """Remembers answers by request id, the oldest forgotten first, and writes down outcomes."""
+    """Remembers answers by client and request id, the oldest forgotten first, and writes down outcomes."""
 
     def __init__(self, path: Path, card: ModelCard, keep_texts: bool) -> None:
         self.keep_texts = keep_texts
         self._path = path
         self._card = card
-        self._remembered: OrderedDict[tuple[str, int], _Remembered] = OrderedDict()
+        self._remembered: OrderedDict[tuple[str, str, int], _Remembered] = OrderedDict()
         self._bytes = 0
         self._asked_last: tuple[Mapping[str, Question], int] = ({}, 0)  # the states of a batch share their questions
         try:
@@ -80,13 +82,13 @@ class Ledger:
             raise InputError(f"--outcomes {path} cannot be written: {error.strerror or error}") from None
 
     def remember(
-        self, request_id: str, index: int, questions: Mapping[str, Question], verdict: Verdict, state: str
+        self, client: str, request_id: str, index: int, questions: Mapping[str, Question], verdict: Verdict, state: str
     ) -> None:
         kept = state if self.keep_texts else ""
         size = _ENTRY_BYTES + self._size_of(questions) + _size_of_verdict(verdict) + len(kept)
         entry = _Remembered(questions, verdict, kept, {}, size)
-        self._forget(self._remembered.pop((request_id, index), None))
-        self._remembered[request_id, index] = entry
+        self._forget(self._remembered.pop((client, request_id, index), None))
+        self._remembered[client, request_id, index] = entry
         self._bytes += entry.size
         while self._bytes > MOST_REMEMBERED_BYTES:
             self._forget(self._remembered.popitem(last=False)[1])
@@ -100,9 +102,9 @@ class Ledger:
         if entry is not None:
             self._bytes -= entry.size
 
-    def record(self, told: OutcomesRequest) -> tuple[OutcomesReceipt, list[Settled]]:
+    def record(self, client: str, told: OutcomesRequest) -> tuple[OutcomesReceipt, list[Settled]]:
         """Write down what is new. All of it is, or none: a name or an answer that is wrong is refused before."""
-        entry = self._remembered.get((told.request_id, told.index))
+        entry = self._remembered.get((client, told.request_id, told.index))
         if entry is None:
             raise UnknownRequest(told.request_id)
         names = list(entry.questions)
@@ -114,7 +116,8 @@ class Ledger:
             if entry.outcomes.get(name) != right:
                 fresh[name] = right
         lines = b"".join(
-            encode(self._line(told, entry, name, names.index(name), right)) + b"\n" for name, right in fresh.items()
+            encode(self._line(client, told, entry, name, names.index(name), right)) + b"\n"
+            for name, right in fresh.items()
         )
         if lines:
             self._write(lines)
@@ -125,7 +128,9 @@ class Ledger:
         ]
         return OutcomesReceipt(len(fresh), len(told.outcomes) - len(fresh)), settled
 
-    def _line(self, told: OutcomesRequest, entry: _Remembered, name: str, place: int, right: int) -> OutcomeLine:
+    def _line(
+        self, client: str, told: OutcomesRequest, entry: _Remembered, name: str, place: int, right: int
+    ) -> OutcomeLine:
         return OutcomeLine(
             round(time.time(), 3),
             told.request_id,
@@ -138,6 +143,7 @@ class Ledger:
             pack(entry.verdict.features),
             told.index,
             entry.state,
+            client,
         )
 
     def _write(self, lines: bytes) -> None:

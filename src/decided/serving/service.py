@@ -86,6 +86,12 @@ class Service:
     def in_flight(self) -> int:
         return self.places.taken
 
+    async def check(self) -> None:
+        """Raise Unavailable unless a request would be answered now."""
+        await self.engine.check()
+        if self.audit is not None:
+            await self.audit.check()
+
     async def decide(self, read: Callable[[], Awaitable[Request]], caller: Caller = NOBODY) -> Outcome:
         """Admit, read and decide one request."""
         with Limits(self, caller):
@@ -97,7 +103,7 @@ class Service:
     ) -> OutcomesReceipt:
         """Admit, read and write down what turned out to be right."""
         with Limits(self, caller):
-            receipt, settled = ledger.record(await read())
+            receipt, settled = ledger.record(caller.client, await read())
         for one in settled:
             found = self.profiles.of(one.question) if self.profiles is not None else None
             if found is not None and not (found.wants_features and one.features is None):

@@ -5,7 +5,7 @@ It stands outside the routes so that no reply, not even a 500, leaves without it
 
 import asyncio
 import logging
-import random
+import os
 import re
 import time
 
@@ -22,7 +22,9 @@ log = logging.getLogger("decided")
 
 CLIENT_CLOSED = 499  # the usual number, in logs and metrics, for a client that left; it is never sent
 CLIENT_LEFT = "the client left"  # the message with which the connection cancels what nobody waits for
-_ids = random.Random()  # noqa: S311 - an id is no secret, and asking the system for each would switch threads
+_ID_BYTES = 16
+_IDS_DRAWN = 256  # at a time: asking the system for each would let go of the interpreter, and wait to get it back
+_unused_ids: list[bytes] = []
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,%d}" % MAX_REQUEST_ID_CHARACTERS)
 
 
@@ -106,4 +108,15 @@ class Edge:
 
 def chosen_id(given: bytes) -> bytes:
     """The client's request id if it is one, else a new one."""
-    return given if _REQUEST_ID.fullmatch(given) else b"%032x" % _ids.getrandbits(128)
+    return given if _REQUEST_ID.fullmatch(given) else _new_id()
+
+
+def _new_id() -> bytes:
+    """Nobody can tell it from those before: to know the id of a request is to be one of those who saw it."""
+    try:
+        return _unused_ids.pop()
+    except IndexError:
+        drawn = os.urandom(_ID_BYTES * _IDS_DRAWN).hex().encode()
+        ids = [drawn[begin : begin + 2 * _ID_BYTES] for begin in range(0, len(drawn), 2 * _ID_BYTES)]
+        _unused_ids.extend(ids[1:])
+        return ids[0]

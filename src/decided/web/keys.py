@@ -1,5 +1,6 @@
 """The API keys, whose each is, and the one check of a request's Authorization header."""
 
+import codecs
 import hashlib
 import hmac
 import re
@@ -12,8 +13,7 @@ from decided.settings import Settings
 
 DEFAULT_CLIENT = "default"
 """The client of a key without a name."""
-_NAMED = re.compile(rb"([A-Za-z0-9][A-Za-z0-9._-]{0,63})=(?!=*$)(.+)")
-"""The `=` that base64 ends with are part of a key, and not the end of a name."""
+_NAME = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _HASHED = b"sha256:"
 
 
@@ -73,7 +73,7 @@ def _digest(key: bytes) -> bytes:
 
 def _read(path: Path) -> list[Key]:
     try:
-        lines = path.read_bytes().splitlines()
+        lines = path.read_bytes().removeprefix(codecs.BOM_UTF8).splitlines()
     except OSError as error:
         raise SettingsError(f"SERVICE_API_KEY_FILE cannot be read: {error.strerror}") from None
     keys: dict[bytes, Key] = {}
@@ -88,8 +88,15 @@ def _read(path: Path) -> list[Key]:
 
 
 def _key(number: int, line: bytes) -> Key:
-    named = _NAMED.fullmatch(line)
-    name, key = (named[1].decode(), named[2].strip()) if named else (DEFAULT_CLIENT, line)
+    name, key = DEFAULT_CLIENT, line
+    if b"=" in line.rstrip(b"="):  # those that base64 ends with are part of a key, and not the end of a name
+        before, _, key = line.partition(b"=")
+        if not _NAME.fullmatch(before):
+            raise SettingsError(
+                f"SERVICE_API_KEY_FILE, line {number}: what stands before the = is no name: "
+                "a name has up to 64 letters, digits, '.', '_' and '-'"
+            )
+        name, key = before.decode(), key.strip()
     if not key.startswith(_HASHED):
         return Key(_digest(key), Caller(name))
     try:

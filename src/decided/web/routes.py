@@ -24,6 +24,7 @@ from decided.contract.types import (
 from decided.engines.api import Verdict
 from decided.errors import BodyTooLarge, DecidedError, InferenceFailed, MethodNotAllowed, NotFound, TimedOut
 from decided.serving import metrics
+from decided.serving.ledger import Ledger
 from decided.serving.service import Outcome, Service
 from decided.serving.verdict_stream import VerdictStream
 from decided.version import VERSION
@@ -51,13 +52,14 @@ class App:
         self._routes: dict[str, tuple[str, Handler]] = {
             "/v1/systemone": ("POST", self._single),
             "/v1/systemone/batch": ("POST", self._batch),
-            "/v1/outcomes": ("POST", self._outcomes),
             "/v1/models": ("GET", self._models),
             "/health": ("GET", self._health),
             "/ready": ("GET", self._ready),
             "/metrics": ("GET", self._metrics),
             "/openapi.json": ("GET", self._openapi),
         }
+        if service.ledger is not None:
+            self._routes["/v1/outcomes"] = ("POST", partial(self._outcomes, service.ledger))
         self._page_files: dict[str, tuple[str, Handler]] = {}
         if playground is not None:
             self._page_files = dict.fromkeys(playground.paths, ("GET", playground.reply))
@@ -95,10 +97,7 @@ class App:
         first = await anext(parts)
         return Reply(200, first if len(first) < _PART_BYTES else _chain(first, parts))
 
-    async def _outcomes(self, request: HttpRequest) -> Reply:
-        ledger = self._service.ledger
-        if ledger is None:
-            raise NotFound
+    async def _outcomes(self, ledger: Ledger, request: HttpRequest) -> Reply:
         self._check_key(request)
         receipt = await self._service.take_outcomes(ledger, lambda: self._read(request, read_outcomes), request.caller)
         return _json(receipt)
@@ -108,8 +107,9 @@ class App:
 
     def _remember(self, request: HttpRequest, outcome: Outcome) -> None:
         if self._service.ledger is not None:
+            whose = request.caller.client, request.id
             for index, (state, verdict) in enumerate(zip(outcome.states, outcome.verdicts, strict=True)):
-                self._service.ledger.remember(request.id, index, outcome.questions, verdict, state)
+                self._service.ledger.remember(*whose, index, outcome.questions, verdict, state)
 
     async def _batch_lines(self, request: HttpRequest) -> Reply:
         self._check_key(request)
@@ -144,12 +144,12 @@ class App:
 
     async def _lines(self, request: HttpRequest, decisions: VerdictStream) -> AsyncGenerator[bytes, None]:
         """A line per state, as they are decided. Between two, others get the loop."""
-        ledger = self._service.ledger
+        ledger, whose = self._service.ledger, (request.caller.client, request.id)
         async with aclosing(decisions.each()) as each:
             try:
                 async for index, found in each:
                     if ledger is not None and isinstance(found, Verdict):
-                        ledger.remember(request.id, index, decisions.questions, found, decisions.states[index])
+                        ledger.remember(*whose, index, decisions.questions, found, decisions.states[index])
                     yield await self._line(request, decisions, index, found)
                     await asyncio.sleep(0)
             finally:
@@ -224,7 +224,7 @@ class App:
         return _json(Health("ok", card.name, card.kind, card.device, VERSION, in_flight, engine.queue_depth()))
 
     async def _ready(self, request: HttpRequest) -> Reply:
-        await self._service.engine.check()
+        await self._service.check()
         return _json(Ready(True, upstream=self._service.engine.remote))
 
     async def _metrics(self, request: HttpRequest) -> Reply:
@@ -232,7 +232,7 @@ class App:
 
     async def _openapi(self, request: HttpRequest) -> Reply:
         self._check_key(request)
-        return Reply(200, document())
+        return Reply(200, document(self._keys.required, self._service.ledger is not None))
 
 
 def _explaining(request: HttpRequest, read: Callable[..., Request]) -> Callable[[bytes, int], Request]:
