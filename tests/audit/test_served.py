@@ -157,13 +157,18 @@ def refusal(*given: str) -> str:
         server.log_path.unlink()
 
 
-def test_a_log_needs_a_key(folder: Path) -> None:
+def test_texts_are_kept_with_outcomes_alone() -> None:
+    assert "--keep-texts keeps them with outcomes: --outcomes FILE" in refusal("--keep-texts", "on")
+
+
+def test_a_log_needs_a_key(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     (folder / "short.key").write_text("short\n")
     for name, said in ((None, "openssl rand"), ("short.key", "at least 16 bytes"), ("no.key", "cannot be read")):
         settings = Settings(audit_log=folder / "never.jsonl", audit_key_file=folder / name if name else None)
         with pytest.raises(StartError, match=said):
             read_audit_key(settings)
     assert read_audit_key(Settings(audit_key_file=folder / "no.key")) is None
+    assert "there is no audit log" in caplog.text
     assert "--audit-key-file" in refusal("--audit-log", str(folder / "never.jsonl"))
     assert not (folder / "never.jsonl").exists()
 

@@ -64,6 +64,8 @@ def load_profiles(settings: Settings, engine: Engine) -> Profiles | None:
 def open_ledger(settings: Settings, engine: Engine) -> Ledger | None:
     """The file of outcomes, if the settings name one."""
     if settings.outcomes is None:
+        if settings.keep_texts == "on":
+            raise SettingsError("--keep-texts keeps them with outcomes: --outcomes FILE")
         return None
     return Ledger(settings.outcomes, engine.card, settings.keep_texts == "on")
 
@@ -71,6 +73,8 @@ def open_ledger(settings: Settings, engine: Engine) -> Ledger | None:
 def read_audit_key(settings: Settings) -> bytes | None:
     """The key of the audit log, if the settings name a log. A missing one is told before the model is loaded."""
     if settings.audit_log is None:
+        if settings.audit_key_file is not None:  # it may be there for `decided audit verify` alone
+            log.warning("--audit-key-file without --audit-log: there is no audit log")
         return None
     if settings.audit_key_file is None:
         raise SettingsError(
