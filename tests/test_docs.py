@@ -16,12 +16,13 @@ from collections.abc import Iterator
 from dataclasses import Field
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 import pytest
 
-from decided import cli
+from decided.commands import parser as command_line
 from decided.contract import decoding as reading
 from decided.contract import types as contract
 from decided.engines.api import KINDS
@@ -122,7 +123,7 @@ def tree(kind: type[T]) -> Iterator[type[T]]:
 
 def routes() -> dict[str, str]:
     """Path -> method."""
-    app = App(cast(Any, None), cast(Any, None), 0, Playground())
+    app = App(cast(Any, SimpleNamespace(ledger=object())), cast(Any, None), 0, Playground())
     return {path: method for path, (method, _) in app._routes.items()}
 
 
@@ -152,7 +153,7 @@ def test_no_setting_is_named_that_does_not_exist() -> None:
 
 def command_flags() -> set[str]:
     """The flags of all commands."""
-    parser = cli._parser()
+    parser = command_line._parser()
     (commands,) = [action.choices for action in parser._actions if isinstance(action.choices, dict)]
     return {flag for command in commands.values() for flag in command._option_string_actions}
 

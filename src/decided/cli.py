@@ -1,126 +1,125 @@
-"""The command line: flags into settings, settings into one of the commands, errors into exit codes."""
+"""The front door: what was given into settings, settings into one of the commands, errors into exit codes.
 
-import argparse
-import asyncio
+Nothing heavy is imported before `main` is under way, so that Ctrl-C ends it quietly from the start.
+"""
+
+import errno
 import os
-import re
+import signal
 import sys
-from collections.abc import Coroutine, Sequence
-from difflib import get_close_matches
-from typing import Any, NoReturn, Protocol
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
 
-import uvloop
-
-from decided import logs, settings
-from decided.commands import ask, audit, calibrate, completion, doctor, evaluate, run, serve, teach
-from decided.errors import StartError
-from decided.settings import Settings, all_settings
-from decided.version import VERSION
-
-
-class Command(Protocol):
-    """What a module of `commands/` has."""
-
-    SUMMARY: str
-    DESCRIPTION: str
-    EPILOG: str
-    OVERRIDES: dict[str, str]
-    """Settings that are not the user's to choose here."""
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
-    def execute(self, chosen: Settings, given: dict[str, Any]) -> Coroutine[Any, Any, None]: ...
-
-
-COMMANDS: dict[str, Command] = {
-    "serve": serve,
-    "ask": ask,
-    "run": run,
-    "eval": evaluate,
-    "teach": teach,
-    "calibrate": calibrate,
-    "audit": audit,
-    "doctor": doctor,
-    "completion": completion,
-}
+_INTERRUPTED = 130
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The `decided` command."""
-    given = _parse(arguments)
-    command = COMMANDS[given.pop("command")]
-    if command is completion:
-        given["flags"] = _flags_of_commands()
-    named = {item.name: given.pop(item.name, None) for item in all_settings() if item.metadata["secret"] is False}
     try:
-        flags = {name: value for name, value in named.items() if value is not None}
+        _open_standard_streams()
+        try:
+            return _run(arguments)
+        finally:
+            sys.stdout.flush()  # or Python does it at the very end, and has no good words for what goes wrong
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:  # who read the output has had enough
+        _discard_output()
+        return 0
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        _discard_output()
+        print(f"decided: the output cannot be written: {error.strerror}", file=sys.stderr)
+        return 2
+
+
+def _open_standard_streams() -> None:
+    """A standard stream that is closed is opened on nothing. Else its number goes to the next file or socket, which is
+    then read from or printed to, and which the event loop refuses to close."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # it takes the lowest number that is free: this
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode))
+
+
+def _discard_output() -> None:
+    """What Python still holds of it when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def _nothing_to_lose() -> Iterator[None]:
+    """Ctrl-C ends the process there and then. An exception in the middle of an import can crash Python."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda *_: os._exit(_INTERRUPTED))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    with _nothing_to_lose():
+        import asyncio
+
+        import uvloop
+
+        from decided import logs, settings
+        from decided.commands import parser
+        from decided.commands.common import key_advice, refuse_flags_of_a_model
+        from decided.errors import StartError
+
+        given = parser.parse(arguments)
+    command = parser.COMMANDS[given.pop("command")]
+    named = {item.name: given.pop(item.name, None) for item in settings.flag_settings()}
+    flags = {name: value for name, value in named.items() if value is not None}
+    try:
+        refuse_flags_of_a_model(flags, given)
         chosen = settings.load(flags | command.OVERRIDES)
         logs.configure(chosen.log_level, chosen.log_format)
-        uvloop.run(command.execute(chosen, given))
+        uvloop.run(_ended_by_ctrl_c(command.execute(chosen, given)))
     except StartError as error:
-        print(f"decided: {error}", file=sys.stderr)
+        print(f"decided: {error}{key_advice(str(error), given)}", file=sys.stderr)
         return error.exit_code
     except asyncio.CancelledError:
         return 1
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:  # who read the output has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
-def _parse(arguments: Sequence[str] | None) -> dict[str, Any]:
-    """What was given. A flag that is not known is told by the parser of its command, which knows its like."""
-    parser = _parser()
-    given, unknown = parser.parse_known_args(arguments)
-    if unknown:
-        commands = next(action for action in parser._actions if action.dest == "command")
-        of_command: dict[str, argparse.ArgumentParser] = commands.choices  # type: ignore[assignment]
-        of_command[given.command].error(f"unrecognized arguments: {' '.join(unknown)}")
-    return vars(given)
+async def _ended_by_ctrl_c(work: Coroutine[Any, Any, None]) -> None:
+    """By the first, even where the work does not wait but blocks, as it does while it reads from a terminal. asyncio
+    only cancels, which what blocks would not notice; that is still the way out of an import, which must not break."""
+    import asyncio
+
+    loop, task, cancel = asyncio.get_running_loop(), asyncio.current_task(), signal.getsignal(signal.SIGINT)
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if not callable(cancel) or (asyncio.current_task(loop) is task and not _imports(frame)):
+            raise KeyboardInterrupt
+        cancel(number, frame)
+
+    if callable(cancel):  # not where it is ignored, as in the background of a script
+        signal.signal(signal.SIGINT, interrupt)
+    try:
+        await work
+    finally:
+        if signal.getsignal(signal.SIGINT) is interrupt:
+            signal.signal(signal.SIGINT, cancel)
 
 
-class _Parser(argparse.ArgumentParser):
-    """Says which flag or command may have been meant."""
-
-    def error(self, message: str) -> NoReturn:
-        wrong = re.match(r"argument COMMAND: invalid choice: '(.*?)'", message)
-        if wrong and (near := get_close_matches(wrong[1], COMMANDS, 1)):
-            message += f" (did you mean {near[0]}?)"
-        prefix = "unrecognized arguments: "
-        if message.startswith(prefix):
-            known = [name for action in self._actions for name in action.option_strings]
-            for word in message.removeprefix(prefix).split():
-                if near := get_close_matches(word.partition("=")[0], known, 1):
-                    message += f" (did you mean {near[0]}?)"
-                    break
-        super().error(message)
-
-
-def _flags_of_commands() -> dict[str, list[str]]:
-    """The commands, and the flags that each takes."""
-    found = {}
-    for name, command in COMMANDS.items():
-        parser = argparse.ArgumentParser(prog=name)
-        command.add_arguments(parser)
-        found[name] = [flag for action in parser._actions for flag in action.option_strings if flag.startswith("--")]
-    return found
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="decided", description="A self-hosted server for typed decisions.")
-    parser.add_argument("--version", action="version", version=f"decided {VERSION}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, command in COMMANDS.items():
-        command.add_arguments(
-            commands.add_parser(
-                name,
-                help=command.SUMMARY,
-                description=command.DESCRIPTION,
-                epilog=command.EPILOG,
-                formatter_class=argparse.RawDescriptionHelpFormatter,
-            )
-        )
-    return parser
+def _imports(frame: FrameType | None) -> bool:
+    while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
+        frame = frame.f_back
+    return frame is not None
 
 
 if __name__ == "__main__":

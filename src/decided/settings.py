@@ -176,7 +176,7 @@ class Settings:
         None, "the key that the remote engine asks for; sent to its address alone", _key, secret=True
     )
     api_key: str | None = _setting(
-        None, "the one key that the two POST endpoints ask for, taken literally", _key, secret=True
+        None, "the one key that the POST endpoints ask for, taken literally", _key, secret=True
     )
     against_api_key: str | None = _setting(
         None,

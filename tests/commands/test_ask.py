@@ -15,6 +15,7 @@ from tests.support.server import Server, running_server
 TEAM = ("--choice", "Which team?", "billing=invoices and payments", "delivery")
 URGENT = ("--score", "How urgent?", "it can wait", "this week", "today")
 ANGRY = ("--noul", "Is the customer angry?")
+SERVER = ("--server", "http://127.0.0.1:9")
 AS_REQUESTED: dict[str, Any] = {
     "Which team?": {
         "type": "choice",
@@ -135,8 +136,17 @@ def test_bars_are_as_long_as_their_share() -> None:
     assert all(len(line) < 100 and line.isascii() for line in lines)
 
 
-def test_a_running_server_is_asked_in_place_of_the_model(decided: Run, server: Server, expected: Any) -> None:
-    done = decided("ask", "Where is it?", *TEAM, *URGENT, *ANGRY, "--json", "--server", server.url, "--model", "none")
+def test_data_cannot_command_the_terminal(decided: Run) -> None:
+    done = decided("ask", "x", "--choice", "Which\x1b[2J?", "\x1b[31mred", "blue\x9b1m")
+    assert [sign for sign in done.out if not sign.isprintable() and sign != "\n"] == []
+    assert all(shown in done.out for shown in ("Which\\x1b[2J?", "\\x1b[31mred", "blue\\x9b1m"))
+
+
+def test_a_running_server_is_asked_in_place_of_the_model(
+    decided: Run, server: Server, expected: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SERVICE_MODEL", "none")
+    done = decided("ask", "Where is it?", *TEAM, *URGENT, *ANGRY, "--json", "--server", server.url)
     got = json.loads(done.out)
     assert got.pop("request_id")
     assert got == expected
@@ -145,7 +155,10 @@ def test_a_running_server_is_asked_in_place_of_the_model(decided: Run, server: S
 def test_the_key_of_a_server(decided: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     with running_server(env={"SERVICE_API_KEY": "one-key"}) as keyed:
         ask = ("ask", "x", *ANGRY, "--server", keyed.url)
-        assert decided(*ask).code == 3
+        for key in ((), ("--api-key", "another-key")):
+            refused = decided(*ask, *key)
+            assert refused.code == 3
+            assert "put the key in SERVICE_API_KEY, or give --api-key\n" in refused.err
         assert decided(*ask, "--api-key", "one-key").code == 0
         monkeypatch.setenv("SERVICE_API_KEY", "one-key")
         assert decided(*ask).code == 0
@@ -155,7 +168,7 @@ def test_the_key_of_a_server(decided: Run, monkeypatch: pytest.MonkeyPatch) -> N
     ("arguments", "code", "said"),
     [
         (["x"], 2, "nothing to ask"),
-        (["x", *ANGRY, "--questions", "q.yaml"], 2, "nothing to ask"),
+        (["x", *ANGRY, "--questions", "q.yaml"], 2, "--questions and --choice, --score or --noul exclude each other"),
         (["x", "--questions", "no-such-file.yaml"], 2, "no-such-file.yaml cannot be read"),
         (["@no-such-file", *ANGRY], 2, "no-such-file cannot be read"),
         (["x", "--choice", "Which?"], 2, "name the options after the question"),
@@ -165,6 +178,9 @@ def test_the_key_of_a_server(decided: Run, monkeypatch: pytest.MonkeyPatch) -> N
         (["x", *ANGRY, "--model", "nothing"], 3, "unknown kind"),
         (["x", *ANGRY, "--server", "http://127.0.0.1:9", "--log-level", "loud"], 2, "--log-level"),
         (["x", *ANGRY, "--server", "no address"], 3, "--server no address"),
+        (["x", *ANGRY, *SERVER, "--model", "embedded:small"], 2, "--server and --model exclude each other"),
+        (["x", *ANGRY, *SERVER, "--temperature", "2", "--dtype", "int8"], 2, "--server and --dtype, --temperature "),
+        (["x", *ANGRY, *SERVER, "--log-level", "error"], 3, "unreachable"),
         (["FAIL", *ANGRY], 1, "inference failed: the model failed while running"),
         (["x" * 200_001, *ANGRY], 1, "state is too long"),
         (["\udcff", *ANGRY], 2, "the state is not UTF-8 text"),

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from decided.cli import COMMANDS
 from decided.commands import doctor
+from decided.commands.parser import COMMANDS
 from tests.commands.conftest import Run
 
 

@@ -107,6 +107,27 @@ def test_a_server_gives_the_same_report(decided: Run, path: Path, server: Server
     assert json.loads(here.out) == told | {"settings": []}
 
 
+def test_a_server_has_its_own_model(decided: Run, path: Path, server: Server) -> None:
+    """Flags about a model are refused beside it, unless they are of the model that it is compared with."""
+    at_server = ("eval", path, "--server", server.url)
+    done = decided(*at_server, "--model", "fake")
+    assert (done.code, done.out) == (2, "")
+    assert "--server and --model exclude each other" in done.err
+    assert decided(*at_server, "--against", server.url, "--temperature", "2").code == 2
+    assert decided(*at_server, "--against", "fake", "--temperature", "2").code == 0
+    assert decided(*at_server, "--against", "fake", "--model", "fake").code == 2
+
+
+def test_a_key_that_is_missing_is_told_with_where_to_put_it(decided: Run, path: Path) -> None:
+    refusal = Scripted(401, {"detail": "missing or wrong API key"})
+    models = Scripted(body={"models": [{"name": "m", "description": "", "release_date": "", "kind": ""}]})
+    with scripted_server(lambda asked: models if asked.path == "/v1/models" else refusal) as (url, _):
+        done = decided("eval", path, "--server", url)
+        assert (done.code, "put the key in SERVICE_API_KEY, or give --api-key\n" in done.err) == (3, True)
+        done = decided("eval", path, "--against", url)
+        assert (done.code, "in SERVICE_AGAINST_API_KEY" in done.err) == (3, True)
+
+
 def test_lines_that_cannot_be_used_are_named_and_left_out(decided: Run, tmp_path: Path) -> None:
     rows = [{"state": state, "question": NOUL, "answer": True} for state in ("a", "FAIL", "b")]
     path = written(tmp_path / "labels.jsonl", [{"state": 1}, *rows])

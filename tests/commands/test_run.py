@@ -221,7 +221,7 @@ def _excel_header(path: Path) -> list[str]:
 def test_against_a_server_the_output_is_the_same(decided: Run, tmp_path: Path, questions: Path, server: Server) -> None:
     source = jsonl(tmp_path / "in.jsonl", [{"state": f"row {n}"} for n in range(700)])
     assert decided("run", source, "--questions", questions, "--out", tmp_path / "a.jsonl").code == 0
-    flags = ("--server", server.url, "--concurrency", "300", "--model", "unused")
+    flags = ("--server", server.url, "--concurrency", "300")
     assert decided("run", source, "--questions", questions, "--out", tmp_path / "b.jsonl", *flags).code == 0
     assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
 
@@ -257,14 +257,14 @@ def test_rows_that_fail_keep_their_place_and_say_why(decided: Run, tmp_path: Pat
 
 def test_csv_rows_that_are_none(decided: Run, tmp_path: Path, questions: Path) -> None:
     source = tmp_path / "in.csv"
-    source.write_bytes(b"id,state\n1,fine\n2\n3,too,many\n4,\xff\xfe\n5,fine\n")
+    source.write_bytes(b'id,state\n1,fine\n2\n3,too,many,"a \xff\nb"\n4,\xff\xfe\n5,fine\n')
     assert decided("run", source, "--questions", questions, "--out", tmp_path / "out.csv").code == 0
     found = read_csv(tmp_path / "out.csv")
     assert [(row["id"], row["error"]) for row in found] == [
         ("1", ""),
         ("2", "line 3: 1 cells in place of 2"),
-        ("3", "line 4: 3 cells in place of 2"),
-        ("4", "line 5: not valid UTF-8"),
+        ("3", 'line 5: 4 cells in place of 2; without a column: ["many","a \ufffd\\nb"]'),
+        ("4", "line 6: not valid UTF-8"),
         ("5", ""),
     ]
 
@@ -277,7 +277,7 @@ def test_bytes_that_are_no_text_stop_no_run_wherever_they_stand(decided: Run, tm
     assert [(row["id"], row["\ufffd"], row["error"]) for row in found] == [
         ("1", "a", ""),
         ("\ufffd2", "a", "line 3: 2 cells in place of 3"),
-        ("3", "\ufffd", "line 4: 4 cells in place of 3"),
+        ("3", "\ufffd", 'line 4: 4 cells in place of 3; without a column: ["many"]'),
         ("4", "a", ""),
     ]
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -103,3 +104,35 @@ def test_answers_below_a_confidence_are_unsure(decided: Run, questions: Path) ->
     sure = json.loads(decided(*command, "0.000001", stdin=b'{"state": "x"}').out)
     assert sure["happy"] in ("True", "False")
     assert decided(*command, "2").code == 2
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('a,b\n1,x\n2,"open\n3,y\n', "the quote that opens a cell in line 3 is never closed"),
+        ('a,b\n1,x\n2,"open', "the quote that opens a cell in line 3 is never closed"),
+        ('a,b\n1,x\n2,"', "the quote that opens a cell in line 3 is never closed"),
+        ('a,b\n1,x\n2,"\n', "the quote that opens a cell in line 3 is never closed"),
+        ('a,b\n"1\n1","x"\n"2\n\n2",5" pipe,"open ""and""\n\n""so"" on\n', "cell in line 6 is never closed"),
+        ('"a,b\n1,x\n', "the quote that opens a cell in line 1 is never closed"),
+        ('a,b\n1,"x\ny"z\n2,w\n', "line 3: ',' expected after '\"' (the row begins in line 2); a quote within"),
+    ],
+)
+def test_a_quote_that_is_not_closed_is_found(
+    decided: Run, tmp_path: Path, questions: Path, text: str, said: str, end: str
+) -> None:
+    source = tmp_path / "in.csv"
+    source.write_bytes(text.replace("\n", end).encode())
+    done = decided("run", source, "--questions", questions)
+    assert (done.code, done.err.startswith(f"decided: {source} cannot be read: ")) == (2, True)
+    assert said in done.err
+    done = decided("run", "-", "--input-format", "csv", "--questions", questions, stdin=source.read_bytes())
+    assert (done.code, done.err.startswith("decided: standard input cannot be read: ")) == (2, True)
+    assert said in done.err
+
+
+def test_a_pipe_is_told_from_a_file_that_is_not_there(decided: Run, tmp_path: Path, questions: Path) -> None:
+    os.mkfifo(source := tmp_path / "in.csv")
+    done = decided("run", source, "--questions", questions)
+    assert (done.code, f"give it as standard input: - < {source}" in done.err) == (2, True)

@@ -106,7 +106,7 @@ def test_what_cannot_be_used_is_said_before_the_model_is_loaded(
 def test_cells_without_a_header_are_the_problem_of_their_row(decided: Run, tmp_path: Path, questions: Path) -> None:
     source = workbook(tmp_path / "in.xlsx", ["state"], ["x", "stray"], ["y"])
     errors = [json.loads(line)["error"] for line in decided("run", source, "--questions", questions).out.splitlines()]
-    assert errors == ["row 2: cells beyond the last named column", None]
+    assert errors == ['row 2: cells beyond the last named column: ["stray"]', None]
 
 
 def test_a_header_without_rows_is_a_table(decided: Run, tmp_path: Path, questions: Path) -> None:

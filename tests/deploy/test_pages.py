@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from decided import cli
+from decided.commands import parser as command_line
 from decided.engines.api import KINDS
 from decided.engines.remote.openai import Chat
 from decided.engines.remote.vllm import Vllm
@@ -44,7 +44,9 @@ def settings_of(command: str) -> Settings:
     given = dict(word.split("=", 1) for word in words if word.startswith("SERVICE_"))
     start = next(index for index, word in enumerate(words) if word.endswith("decided"))
     flags = {
-        key: value for key, value in vars(cli._parser().parse_args(words[start + 1 :])).items() if value is not None
+        key: value
+        for key, value in vars(command_line._parser().parse_args(words[start + 1 :])).items()
+        if value is not None
     }
     return load({key: value for key, value in flags.items() if key != "command"}, given)
 

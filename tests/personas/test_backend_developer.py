@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from decided.cli import COMMANDS
+from decided.commands.parser import COMMANDS
 from tests.personas.conftest import Program
 from tests.support.server import Server
 

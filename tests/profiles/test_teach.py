@@ -202,3 +202,8 @@ def test_taught_again_under_another_name_it_takes_its_place(tmp_path: Path, ques
     assert list(out.iterdir()) == [first]
     done = teach(as_csv(tmp_path / "few.csv", renamed[:4]), *flags)
     assert f"{first} is of an earlier run and stays: remove it" in done.stdout
+
+
+def test_labels_and_outcomes_exclude_each_other() -> None:
+    done = teach("labels.csv", "--outcomes", "outcomes.jsonl")
+    assert (done.returncode, "LABELS and --outcomes exclude each other" in done.stderr) == (2, True)

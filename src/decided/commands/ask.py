@@ -98,8 +98,10 @@ class _Failed(InputError):
 def _questions(given: dict[str, Any]) -> dict[str, Question]:
     from decided import questions
 
-    if (given["asked"] is None) == (given["questions"] is None):
+    if given["asked"] is None and given["questions"] is None:
         raise InputError("nothing to ask: use --choice, --score or --noul, or --questions FILE")
+    if given["asked"] is not None and given["questions"] is not None:
+        raise InputError("--questions and --choice, --score or --noul exclude each other: ask from a file or by flags")
     if given["questions"] is not None:
         return questions.read_file(given["questions"])
     return questions.from_words(given["asked"])
@@ -135,4 +137,4 @@ def _show(response: Any, seconds: float, as_json: bool) -> None:
     plain = not (sys.stdout.encoding or "").lower().startswith("utf")
     for line in terminal.lines(response, plain):
         print(line.encode("ascii", "replace").decode() if plain else line)
-    print(f"\n{response.model}, {response.usage.input_tokens} tokens, {seconds * 1000:.0f} ms")
+    print(f"\n{terminal.visible(response.model)}, {response.usage.input_tokens} tokens, {seconds * 1000:.0f} ms")

@@ -1,9 +1,13 @@
 """What several commands take: settings as flags, a server in place of the model, questions in a file."""
 
+import re
 from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
+from typing import Any
 
+from decided.errors import InputError
 from decided.settings import default_of, flag, flag_settings, variable
 
 ONLY_TO_SERVE = frozenset(
@@ -33,6 +37,27 @@ def add_source(parser: ArgumentParser, left_out: AbstractSet[str] = frozenset())
         "--api-key", metavar="KEY", help="the server's key; better in SERVICE_API_KEY, which other users cannot see"
     )
     add_settings(parser, ONLY_TO_SERVE | left_out)
+
+
+def refuse_flags_of_a_model(flags: Mapping[str, str], given: Mapping[str, Any]) -> None:
+    """A server has a model and settings of its own: a flag that would change nothing is a mistake."""
+    if given.get("server") is None:
+        return
+    unused = flags.keys() - {"log_level", "log_format"}
+    against = given.get("against")
+    if against is not None and not against.startswith(("http://", "https://")):
+        unused &= {"model"}  # the others are of the model that the server is compared with
+    if unused:
+        named = ", ".join(flag(item) for item in flag_settings() if item.name in unused)
+        raise InputError(f"--server and {named} exclude each other: a server answers with its own model and settings")
+
+
+def key_advice(message: str, given: Mapping[str, Any]) -> str:
+    """Where the key is to be put that a server asks for, if that is what the message of an error is about."""
+    if not re.match(r"--server \S+: 401: ", message):
+        return ""
+    against = "; for --against at another address, in SERVICE_AGAINST_API_KEY" if given.get("against") else ""
+    return f": put the key in SERVICE_API_KEY, or give --api-key{against}"
 
 
 def add_questions(parser: ArgumentParser, required: bool) -> None:

@@ -31,8 +31,8 @@ try it:
 columns added for a question called team: team (the option, the level, or true or false), team.confidence, team.p.OPTION
 for each option, and for levels team.level (its label) and team.score. Then: warning, error.
 
-exit codes: 0 every row is written, even if some have errors; 2 a setting or the input is wrong; 3 the model cannot be
-loaded, or it or the server went away; 130 interrupted
+exit codes: 0 every row is written, even if some have errors; 2 a setting or the input is wrong, or OUT cannot be
+written; 3 the model cannot be loaded, or it or the server went away; 130 interrupted
 """
 
 OVERRIDES: dict[str, str] = {}

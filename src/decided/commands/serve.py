@@ -12,7 +12,7 @@ DESCRIPTION = """\
 Serve typed decisions over HTTP until SIGTERM or Ctrl-C, then finish what is in flight and exit 0.
 
 Every flag is also an environment variable, named in its line; the flag wins. Keys are variables only:
-  SERVICE_API_KEY       the one key that the two POST endpoints ask for
+  SERVICE_API_KEY       the one key that the POST endpoints ask for
   SERVICE_API_KEY_FILE  a file with NAME=KEY or a key on each line, read again on SIGHUP
   SERVICE_REMOTE_API_KEY  the key that the remote engine asks for
 """

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from decided.commands.common import add_questions, add_reading, add_source, positive
+from decided.errors import InputError
 from decided.settings import Settings, use_one_thread_for_numpy
 
 SUMMARY = "learn your questions from your labels"
@@ -75,6 +76,8 @@ def _share(value: str) -> float:
 
 
 async def execute(chosen: Settings, given: dict[str, Any]) -> None:
+    if given["labels"] is not None and given["outcomes_file"] is not None:
+        raise InputError("LABELS and --outcomes exclude each other: learn from a file of labels or from outcomes")
     use_one_thread_for_numpy()
     from decided.evaluation.teach import Task, teach
 

@@ -4,10 +4,10 @@ import datetime
 import importlib.util
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
 
 from decided.contract.types import compact
 from decided.errors import InputError
@@ -45,8 +45,9 @@ def rows(path: Path, sheet: str | None) -> Iterator[tuple[int, dict[str, Any], s
                 header = _header(cells)
                 continue
             values = dict.fromkeys(header) | dict(zip(header, map(_value, cells), strict=False))
-            beyond = any(cell is not None for cell in cells[len(header) :])
-            yield number, values, f"row {number}: cells beyond the last named column" if beyond else ""
+            beyond = [_value(cell) for cell in cells[len(header) :] if cell is not None]
+            problem = f"row {number}: cells beyond the last named column: {compact(beyond)}" if beyond else ""
+            yield number, values, problem
 
 
 def _filled(book: Any, path: Path, sheet: str | None) -> Iterator[tuple[int, Sequence[Any]]]:
@@ -73,6 +74,7 @@ def write(
     What begins with = stays a text and becomes no formula."""
     from openpyxl import Workbook
     from openpyxl.cell import WriteOnlyCell
+    from openpyxl.writer.excel import ExcelWriter
 
     before = dict.fromkeys(head) | dict.fromkeys(name for row in finished() for name in row if name not in added)
     columns = [*before, *added]
@@ -87,11 +89,18 @@ def write(
         made.data_type = "s"
         return made
 
-    sheet.append([cell(name) for name in columns])
-    for number, row in enumerate(finished(), start=1):
-        check_that_it_fits(number, len(columns))
-        sheet.append([cell(row.get(name)) for name in columns])
-    book.save(out)
+    try:
+        sheet.append([cell(name) for name in columns])
+        for number, row in enumerate(finished(), start=1):
+            check_that_it_fits(number, len(columns))
+            sheet.append([cell(row.get(name)) for name in columns])
+        with ZipFile(out, "w", ZIP_DEFLATED) as archive:
+            ExcelWriter(book, archive).save()
+    except OSError:
+        for left_open in (sheet._rows, sheet._writer):  # or they fail again when they are deleted, with a traceback
+            with suppress(Exception):
+                left_open.close()
+        raise
 
 
 def _opened(path: Path) -> Any:

@@ -9,7 +9,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -27,7 +27,7 @@ from decided.settings import Settings
 from decided.tables import excel, parquet
 from decided.tables.columns import EMPTY, Columns
 from decided.tables.dialect import DELIMITERS, LATIN
-from decided.tables.resumable import Spool
+from decided.tables.resumable import Spool, write_whole
 from decided.tables.summary import Summary
 from decided.tables.tables import BINARY, Row, RowText, Table, format_of, is_empty, missing_column, state_of
 
@@ -123,8 +123,13 @@ async def _to_standard_output(task: Task, table: Table, asked: Columns, backend:
     words = RowText("jsonl", [])
 
     def sink(finished: list[Finished]) -> None:
-        sys.stdout.buffer.write(b"".join(words.row({**row.values, **added}) for row, added in finished))
-        sys.stdout.buffer.flush()
+        lines = b"".join(words.row({**row.values, **added}) for row, added in finished)
+        try:
+            write_whole(sys.stdout.buffer, lines)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise InputError(f"standard output cannot be written: {error.strerror or error}") from None
 
     await _through(task, table.rows(), asked, backend, sink, _progress(table, 0), Summary(asked))
 
@@ -152,22 +157,32 @@ async def _to_file(
             print(f"resuming after {spool.rows:,} rows", file=sys.stderr)
         progress = _progress(table, spool.rows)
         await _through(task, rows, asked, backend, spool.add, progress, Summary(asked))
+        if kind in BINARY:
+            _make(out, kind, table, added, spool)
+        else:
+            spool.finish()
     except BaseException as error:
         spool.close()
         if not isinstance(error, InputError) and spool.rows:
             print(f"\n{spool.rows:,} rows saved: run the same command to resume", file=sys.stderr)
         raise
-    if kind not in BINARY:
-        spool.finish()
-        return
+
+
+def _make(out: Path, kind: str, table: Table, added: dict[str, type], spool: Spool) -> None:
+    """The table that a library writes, of the rows that are all there."""
     spool.commit()
     made = out.with_name(out.name + ".making")
-    if kind == "parquet":
-        same = Path(table.source) if table.kind == "parquet" else None
-        parquet.write(made, lambda: _read_back(spool.part), same, table.head(), added)
-    else:
-        excel.write(made, lambda: _read_back(spool.part), table.head(), added)
-    spool.finish(made)
+    try:
+        with spool.writing():
+            if kind == "parquet":
+                same = Path(table.source) if table.kind == "parquet" else None
+                parquet.write(made, lambda: _read_back(spool.part), same, table.head(), added)
+            else:
+                excel.write(made, lambda: _read_back(spool.part), table.head(), added)
+        spool.finish(made)
+    finally:
+        with suppress(OSError):
+            made.unlink()
 
 
 def _read_back(path: Path) -> Iterator[dict[str, Any]]:

@@ -66,7 +66,8 @@ class Table:
         if kind in BINARY and not self.is_file:
             raise InputError(f"{BINARY[kind]} cannot be read from standard input: name a file")
         if self.is_file and not Path(source).is_file():
-            raise InputError(f"{source} cannot be read: there is no such file")
+            pipe = f"a pipe can be read only once; give it as standard input: - < {source}"
+            raise InputError(f"{source} cannot be read: {pipe if Path(source).is_fifo() else 'there is no such file'}")
         self._coming: Iterator[Row] | None = None
 
     def rows(self) -> Iterator[Row]:
@@ -138,17 +139,22 @@ class Table:
         csv.field_size_limit(sys.maxsize)
         lenient = "surrogateescape" if dialect.encoding.startswith("utf-8") else "replace"
         with io.TextIOWrapper(stream, dialect.encoding, errors=lenient, newline="") as text:
-            reader = csv.reader(text, delimiter=dialect.delimiter, strict=True)
+            lines: list[str] = []  # of the row that is being read
+            reader = csv.reader(_noted(text, lines), delimiter=dialect.delimiter, strict=True)
             try:
                 self._header = header = list(map(_repaired, next(reader, [])))
                 if len(set(header)) < len(header):
                     twice = next(name for name in header if header.count(name) > 1)
                     raise InputError(f"the first line has a duplicate column: {twice!r}")
+                lines.clear()
                 for cells in reader:
+                    lines.clear()
                     if cells:
                         yield _csv_row(header, cells, reader.line_num)
             except csv.Error as error:
-                raise InputError(f"line {reader.line_num}: {error}") from None
+                name = self.source if self.is_file else "standard input"
+                wrong = _wrong_quote(error, lines, reader.line_num, dialect.delimiter)
+                raise InputError(f"{name} cannot be read: {wrong}") from None
 
 
 def _json_rows(stream: BinaryIO) -> Iterator[Row]:
@@ -167,10 +173,28 @@ def _peek(stream: BinaryIO) -> bytes:
     return stream.peek(SAMPLE_BYTES) if isinstance(stream, io.BufferedReader) else b""
 
 
+def _noted(text: Iterable[str], lines: list[str]) -> Iterator[str]:
+    for line in text:
+        lines.append(line)
+        yield line
+
+
+def _wrong_quote(error: csv.Error, lines: list[str], last: int, delimiter: str) -> str:
+    """Why the row of these lines, of which the last has that number, cannot be read."""
+    if str(error) != "unexpected end of data":
+        begin = last - len(lines) + 1
+        return f"line {last}: {error} (the row begins in line {begin}); a quote within a cell must be written twice"
+    *_, cell = next(csv.reader(lines, delimiter=delimiter))  # takes what is open as closed at the end
+    within = len(list(io.StringIO(cell, newline="")))
+    return f"the quote that opens a cell in line {last - max(1, within) + 1} is never closed"
+
+
 def _csv_row(header: Sequence[str], cells: Sequence[str], line: int) -> Row:
     problem = ""
     if len(cells) != len(header):
         problem = f"line {line}: {len(cells)} cells in place of {len(header)}"
+        if beyond := list(map(_repaired, cells[len(header) :])):
+            problem += f"; without a column: {compact(beyond)}"
     elif not _is_text(cells):
         problem = f"line {line}: not valid UTF-8"
     return Row(dict(zip(header, map(_repaired, cells) if problem else cells, strict=False)), problem)
