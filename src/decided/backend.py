@@ -10,12 +10,13 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any, Protocol
 
+import msgspec
 from msgspec import structs
 
 from decided.client.client import AsyncClient
 from decided.client.protocol import BatchResult, ClientError, Response, Tries, failure
 from decided.contract.decoding import quote, read_state
-from decided.contract.types import MAX_OPTIONS, Question, Request
+from decided.contract.types import MAX_OPTIONS, Question, Request, encode
 from decided.engines.api import Engine, Verdict
 from decided.errors import DecidedError, InferenceFailed, InputError, Invalid, ModelError, Unavailable
 from decided.hardware import physical_cores
@@ -88,7 +89,7 @@ class _Server:
 
     async def batch(self, states: Sequence[Any], questions: Questions) -> AsyncGenerator[BatchResult, None]:
         try:
-            async with aclosing(self._client.batch(states, questions)) as results:
+            async with aclosing(self._client.batch(map(_as_json, states), questions)) as results:
                 async for result in results:
                     yield result
         except ClientError as error:
@@ -97,6 +98,11 @@ class _Server:
 
     async def close(self) -> None:
         await self._client.close()
+
+
+def _as_json(state: Any) -> Any:
+    """A row of a table may hold NaN or bytes, which a client refuses: what the model in this process reads of them."""
+    return state if isinstance(state, str) else msgspec.json.decode(encode(state))
 
 
 class _InProcess:

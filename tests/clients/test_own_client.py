@@ -40,8 +40,8 @@ class Waiting:
     """The asynchronous client, made to wait."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        self._loop = asyncio.new_event_loop()
         self._client = AsyncClient(*args, **options)
+        self._loop = asyncio.new_event_loop()
 
     def __enter__(self) -> "Waiting":
         return self
@@ -504,7 +504,8 @@ def test_many_questions_at_once_share_a_client(server: Server) -> None:
 
 
 def test_importing_the_package_or_serving_does_not_load_the_http_library() -> None:
-    code = "import decided, sys; before = set(sys.modules); from decided import Client, Noul; import decided.cli; "
+    code = "import decided, sys; before = set(sys.modules); from decided import Client, Noul; "
+    code += "import decided.cli, decided.commands.parser; "
     code += "print({'msgspec', 'httpx2'} & before, 'httpx2' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set() False\n"

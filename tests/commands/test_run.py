@@ -226,6 +226,17 @@ def test_against_a_server_the_output_is_the_same(decided: Run, tmp_path: Path, q
     assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
 
 
+def test_bytes_and_nan_of_a_table_are_read_alike_here_and_by_a_server(
+    decided: Run, tmp_path: Path, questions: Path, server: Server
+) -> None:
+    source = tmp_path / "in.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"raw": [b"abc", b"\xff"], "share": [float("nan"), 0.5]}), source)
+    for name, flags in (("a.jsonl", ()), ("b.jsonl", ("--server", server.url))):
+        done = decided("run", source, "--questions", questions, "--out", tmp_path / name, *flags)
+        assert done == (0, "", "")
+    assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
+
+
 # --- errors stay beside their rows ---
 
 

@@ -7,7 +7,7 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterable, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,11 +18,14 @@ from decided.contract.types import ModelEntry
 if TYPE_CHECKING:
     import httpx2
 
+_LONGEST_S = 1e9  # of a timeout: what a socket takes has an end
 _STREAM = {"Accept": "application/x-ndjson, application/json;q=0.9"}
 
 
 class _Options(ABC):
     """What both clients are told."""
+
+    _http: "httpx2.Client | httpx2.AsyncClient"
 
     def __init__(
         self,
@@ -34,15 +37,21 @@ class _Options(ABC):
         retries: int = 5,
     ) -> None:
         """`model` is for servers that have several. `timeout` is in seconds, for one try; there are up to `retries`
-        more after 503, 429 and lost connections, after the pause that the server asks for."""
+        more after 503, 429 and lost connections, after the pause that the server asks for. What none of these can be
+        is a ValueError."""
         import httpx2  # here, so that a program that imports the client and does not use it does not wait for it
 
+        if not isinstance(timeout, int | float) or not 0 < timeout <= _LONGEST_S:  # false for NaN too
+            raise ValueError(f"timeout must be a finite number of seconds above 0, not {timeout!r}")
+        if not isinstance(retries, int) or retries < 0:
+            raise ValueError(f"retries must be a whole number from 0, not {retries!r}")
         self._model = model
         self._retries = retries
-        self._caught: tuple[type[Exception], ...] = (ClientError, httpx2.TransportError)
+        self._caught: tuple[type[Exception], ...] = (ClientError, httpx2.RequestError, RuntimeError)
         self._too_late: tuple[type[Exception], ...] = (httpx2.ReadTimeout, httpx2.WriteTimeout, httpx2.PoolTimeout)
+        self._garbled: type[Exception] = httpx2.DecodingError
         self._open(
-            base_url=protocol.address(base_url),
+            base_url=_url(base_url),
             headers=protocol.headers(api_key),
             timeout=httpx2.Timeout(timeout, connect=min(timeout, 10.0)),
             limits=httpx2.Limits(max_connections=None),
@@ -56,6 +65,12 @@ class _Options(ABC):
         """What was caught, as the one kind of error that leaves a client."""
         if isinstance(error, ClientError):
             return error
+        if isinstance(error, RuntimeError):  # what httpx raises once it is closed
+            if not self._http.is_closed:
+                raise error
+            return ClientError(0, "closed", "the client is closed")
+        if isinstance(error, self._garbled):
+            return protocol.invalid_response(error)
         return protocol.lost(error, isinstance(error, self._too_late))
 
     def _plan(self, states: Iterable[Any], questions: Questions, explain: bool) -> BatchPlan:
@@ -64,6 +79,8 @@ class _Options(ABC):
 
 class Client(_Options):
     """Asks, and waits for the answer. May be shared by threads."""
+
+    _http: "httpx2.Client"
 
     def _open(self, **options: Any) -> None:
         import httpx2
@@ -128,6 +145,9 @@ class Client(_Options):
 class AsyncClient(_Options):
     """The same, for programs with an event loop. Ask many things at once with one client."""
 
+    _http: "httpx2.AsyncClient"
+    _loop: asyncio.AbstractEventLoop | None = None
+
     def _open(self, **options: Any) -> None:
         import httpx2
 
@@ -142,7 +162,8 @@ class AsyncClient(_Options):
         await self.close()
 
     async def close(self) -> None:
-        await self._http.aclose()
+        with suppress(RuntimeError):  # the connections of an event loop that has ended went with it
+            await self._http.aclose()
 
     async def ask(self, state: Any, questions: Questions, *, explain: bool = False) -> Response:
         """See `Client.ask`."""
@@ -173,6 +194,7 @@ class AsyncClient(_Options):
         return protocol.models(await self._send("GET", protocol.MODELS, None))
 
     async def _results(self, chunk: Chunk) -> AsyncGenerator[BatchResult, None]:
+        self._check_loop()
         async with self._http.stream("POST", chunk.path, content=chunk.body, headers=_STREAM) as got:
             if _is_stream(got):
                 async for part in got.aiter_bytes():
@@ -186,12 +208,34 @@ class AsyncClient(_Options):
         tries = Tries(self._retries)
         while True:
             try:
+                self._check_loop()
                 got = await self._http.request(method, path, content=body)
                 reply = ServerReply(got.status_code, got.headers, got.content)
                 reply.checked()
                 return reply
             except self._caught as error:
                 await asyncio.sleep(tries.pause_after(self._failure(error)))
+
+    def _check_loop(self) -> None:
+        """The connections that are kept can be used in the event loop that opened them, and in no other."""
+        loop = asyncio.get_running_loop()
+        self._loop = self._loop or loop
+        if self._loop is not loop:
+            said = "an AsyncClient belongs to the event loop in which it was first used: make one for each"
+            raise ClientError(0, "closed", said)
+
+
+def _url(base_url: str) -> "httpx2.URL":
+    import httpx2
+
+    try:
+        url = httpx2.URL(protocol.address(base_url))
+        host = url.raw_host.decode().encode("idna")  # as a connection would, and fail, with an error of its own
+    except (httpx2.InvalidURL, UnicodeError):
+        host = b""
+    if not host:
+        raise ValueError(protocol.NO_ADDRESS)
+    return url
 
 
 def _is_stream(got: "httpx2.Response") -> bool:

@@ -1,5 +1,6 @@
 """What a client sends to a System One server and how it reads the replies: all of the client but the network."""
 
+import json
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,6 +27,7 @@ from decided.retries import Backoff, retry_after_seconds
 Questions = Mapping[str, Question | dict[str, Any]]
 """By name: typed, or as they stand in a request."""
 
+NO_ADDRESS = "base_url must be an address such as http://127.0.0.1:8000"
 SINGLE, BATCH, MODELS = "/v1/systemone", "/v1/systemone/batch", "/v1/models"
 
 _CODES = {
@@ -37,6 +39,7 @@ _TOO_MUCH = frozenset({413, 500, 504})  # what may have been too much at a time
 _OF_ONE_STATE = _TOO_MUCH | {422}
 _CHUNK_BYTES = 2**19  # half of what a server takes by default
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 30.0
+_BINARY = (bytes, bytearray, memoryview)
 _AT_FAULT = re.compile(r"question|state(?:s\[(\d+)\])?")  # the first counts: what is quoted after it may hold any word
 
 
@@ -110,7 +113,7 @@ class ServerReply(NamedTuple):
         try:
             said = msgspec.json.decode(self.content)
             message = said["detail"] if isinstance(said["detail"], str) else encode(said["detail"]).decode()
-        except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             message = f"the server answered {self.status}"
         raise failure(self.status, message, self.request_id, self.headers.get("retry-after", ""))
 
@@ -128,8 +131,8 @@ def lost(error: Exception, timed_out: bool) -> ClientError:
 
 def address(base_url: str) -> str:
     """The base address, however much of the path was given with it."""
-    if not base_url.startswith(("http://", "https://")):
-        raise ValueError("the address must begin with http:// or https://")
+    if not isinstance(base_url, str) or not base_url.startswith(("http://", "https://")):
+        raise ValueError(NO_ADDRESS)
     return base_url.rstrip("/").removesuffix("/systemone").removesuffix("/v1")
 
 
@@ -140,8 +143,12 @@ def origin(base_url: str) -> tuple[str, str, int | None]:
 
 
 def headers(api_key: str | None) -> dict[str, str]:
-    key = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-    return {"Content-Type": "application/json", "User-Agent": "decided-client", **key}
+    common = {"Content-Type": "application/json", "User-Agent": "decided-client"}
+    if api_key is None or api_key == "":
+        return common
+    if not isinstance(api_key, str) or not (api_key.isascii() and api_key.isprintable() and api_key == api_key.strip()):
+        raise ValueError("api_key must be printable ASCII text without white space around it")
+    return {**common, "Authorization": f"Bearer {api_key}"}
 
 
 def single(model: str | None, state: Any, questions: Questions, explain: bool = False) -> bytes:
@@ -157,10 +164,12 @@ def shared(model: str | None, questions: Questions, explain: bool) -> bytes:
 
 def _encoded(value: object, what: str) -> bytes:
     """The value as JSON. A text may hold what UTF-8 cannot say: half of a pair of surrogates, or, in Python, a byte
-    that was no text where it came from."""
+    that was no text where it came from. Bytes and NaN, which msgspec makes base64 and null of, are not JSON either."""
     try:
+        if not isinstance(value, str):
+            json.dumps(msgspec.to_builtins(value, builtin_types=_BINARY), allow_nan=False)
         return encode(value)
-    except UnicodeEncodeError as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise ClientError(0, "unreadable", f"{what} cannot be sent: {error}") from None
 
 
@@ -180,18 +189,18 @@ def response(content: bytes | dict[str, Any], request_id: str) -> Response:
             elif answer["type"] == "score" and "level" not in answer:
                 answer["level"] = int(max(answer["probabilities"], key=answer["probabilities"].__getitem__))
         return msgspec.convert({**whole, "request_id": request_id}, Response)
-    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError, ValueError) as error:
-        raise _invalid_response(error, request_id) from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise invalid_response(error, request_id) from None
 
 
 def _decode_as(content: bytes, kind: type[D], request_id: str) -> D:
     try:
         return msgspec.json.decode(content, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _invalid_response(error, request_id) from None
+    except (ValueError, RecursionError) as error:  # what msgspec raises is a ValueError
+        raise invalid_response(error, request_id) from None
 
 
-def _invalid_response(error: Exception, request_id: str) -> ClientError:
+def invalid_response(error: Exception, request_id: str = "") -> ClientError:
     return ClientError(0, "invalid_response", f"not a System One response: {error}", request_id)
 
 
@@ -211,7 +220,7 @@ class Tries:
         """How many seconds to wait before the next try; or the error is raised, because there is none."""
         asked = retry_after_seconds(error.retry_after)
         hopeless = error.status not in _LATER and error.code != "unreachable"
-        if hopeless or not self._left or asked > _LONGEST_PAUSE_S:
+        if hopeless or self._left < 1 or asked > _LONGEST_PAUSE_S:
             raise error
         self._left -= 1
         return self._backoff.next(asked)
@@ -236,7 +245,7 @@ class Chunk:
         content = _decode_as(reply.checked(), dict[str, Any], reply.request_id)
         results = [content] if self.path == SINGLE else content.get("results")
         if not isinstance(results, list) or len(results) != len(self._numbers):
-            raise _invalid_response(ValueError("there must be one result per state"), reply.request_id)
+            raise invalid_response(ValueError("there must be one result per state"), reply.request_id)
         for number, result in zip(self._numbers, results, strict=True):
             yield self._settle(number, response(result, reply.request_id))
 
@@ -250,14 +259,17 @@ class Chunk:
         content = _decode_as(line, dict[str, Any], request_id)
         index = content.pop("index", None)
         if not isinstance(index, int) or not 0 <= index < len(self._numbers):
-            raise _invalid_response(ValueError("a line has no index"), request_id)
+            raise invalid_response(ValueError("a line has no index"), request_id)
         number = self._numbers[index]
         if number not in self.waiting:
             return
         if "detail" not in content:
             yield self._settle(number, response(content, request_id))
             return
-        problem = msgspec.convert({"index": index, **content}, BatchLineProblem)
+        try:
+            problem = msgspec.convert({"index": index, **content}, BatchLineProblem)
+        except msgspec.ValidationError as wrong:
+            raise invalid_response(wrong, request_id) from None
         error = failure(problem.status, problem.detail, request_id)
         if problem.status in _LATER or problem.status == 504:  # the plan asks once more
             self.problem = error
