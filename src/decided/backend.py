@@ -85,7 +85,7 @@ class _Server:
             return cls(client, url, ", ".join(names), " ".join(descriptions))
         except ClientError as error:
             await client.close()
-            raise ModelError(f"--server {url}: {error}") from None
+            raise ModelError(_told(url, error)) from None
 
     async def batch(self, states: Sequence[Any], questions: Questions) -> AsyncGenerator[BatchResult, None]:
         try:
@@ -94,10 +94,16 @@ class _Server:
                     yield result
         except ClientError as error:
             kind = InputError if error.status == 422 else ModelError  # it can be asked, but not these questions
-            raise kind(f"--server {self._url}: {error}") from None
+            raise kind(_told(self._url, error)) from None
 
     async def close(self) -> None:
         await self._client.close()
+
+
+def _told(url: str, error: ClientError) -> str:
+    """With where the key goes, if it is the key that was wrong or missing."""
+    advice = "put the key in SERVICE_API_KEY, or give --api-key (of --against: SERVICE_AGAINST_API_KEY)"
+    return f"--server {url}: {error}" + (f": {advice}" if error.status == 401 else "")
 
 
 def _as_json(state: Any) -> Any:

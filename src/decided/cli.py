@@ -75,7 +75,7 @@ def _run(arguments: Sequence[str] | None) -> int:
 
         from decided import logs, settings
         from decided.commands import parser
-        from decided.commands.common import key_advice, refuse_flags_of_a_model
+        from decided.commands.common import refuse_flags_of_a_model
         from decided.errors import StartError
 
         given = parser.parse(arguments)
@@ -88,7 +88,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         logs.configure(chosen.log_level, chosen.log_format)
         uvloop.run(_ended_by_ctrl_c(command.execute(chosen, given)))
     except StartError as error:
-        print(f"decided: {error}{key_advice(str(error), given)}", file=sys.stderr)
+        print(f"decided: {error}", file=sys.stderr)
         return error.exit_code
     except asyncio.CancelledError:
         return 1

@@ -1,6 +1,5 @@
 """What several commands take: settings as flags, a server in place of the model, questions in a file."""
 
-import re
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
@@ -50,14 +49,6 @@ def refuse_flags_of_a_model(flags: Mapping[str, str], given: Mapping[str, Any]) 
     if unused:
         named = ", ".join(flag(item) for item in flag_settings() if item.name in unused)
         raise InputError(f"--server and {named} exclude each other: a server answers with its own model and settings")
-
-
-def key_advice(message: str, given: Mapping[str, Any]) -> str:
-    """Where the key is to be put that a server asks for, if that is what the message of an error is about."""
-    if not re.match(r"--server \S+: 401: ", message):
-        return ""
-    against = "; for --against at another address, in SERVICE_AGAINST_API_KEY" if given.get("against") else ""
-    return f": put the key in SERVICE_API_KEY, or give --api-key{against}"
 
 
 def add_questions(parser: ArgumentParser, required: bool) -> None:

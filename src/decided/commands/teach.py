@@ -27,7 +27,7 @@ try it:
   decided serve --profiles profiles/ --outcomes outcomes.jsonl
   decided teach --outcomes outcomes.jsonl --out profiles/
 
-Three examples of each answer are the least that can teach something; 30 to 200 are a good start. A model in this
+Give at least three examples of each answer; 30 to 200 are a good start. A model in this
 process can be given a head on its own features; behind --server, only bias and temperature are learnt.
 
 exit codes: 0 done, even if nothing was worth keeping; 2 a setting or the input is wrong; 3 the model cannot be loaded,
