@@ -21,7 +21,7 @@ import torch
 from decided.engines.embedded.layout import CLS, MARK, SEP, WINDOW, windows
 from training.archive import HAND_WRITTEN, TRAIN, Archive, Ints
 
-BLOCK = 128  # granularity of the sparse attention
+BLOCK = 64  # granularity of the sparse attention; kernels may take larger squares
 GROUPS = {  # beginnings of task names, the first that fits, and their shares of the draws
     f"{HAND_WRITTEN}twins-": 0.27,
     HAND_WRITTEN: 0.16,

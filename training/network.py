@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -39,11 +39,28 @@ def _after(x: Tensor, y: Tensor, w: list[Tensor], epsilon: float, rate: float, t
     return F.layer_norm(x + F.dropout(F.linear(inner, w[6], w[7]), rate, training), shape, w[8], w[9], epsilon)
 
 
+class Squares(NamedTuple):
+    """How the sparse attention goes over the pairs of tokens: in squares of so many tokens, and whether those that are
+    seen whole are spared the rule. A kernel takes whole squares, so small ones leave out more of what nobody sees."""
+
+    size: int
+    full: bool = True
+
+
+LARGE = Squares(128)
+
+
+def pooled(blocks: Tensor, times: int, whole: bool) -> Tensor:
+    """Squares of so many blocks a side: those of which a block, or the whole of them, is marked."""
+    parts = blocks.unflatten(1, (-1, times)).unflatten(0, (-1, times))
+    return parts.all(3).all(1) if whole else parts.any(3).any(1)
+
+
 class Kernels:
     """The two hot functions: compiled with block-sparse attention on a GPU, plain and dense elsewhere."""
 
-    def __init__(self, device: torch.device, shape: Shape, full_blocks: bool = True) -> None:
-        self.device, self.shape, self.full_blocks = device, shape, full_blocks
+    def __init__(self, device: torch.device, shape: Shape, squares: Squares = LARGE) -> None:
+        self.device, self.shape, self.squares = device, shape, squares
         self.after: Callable[..., Tensor] = _after
         self.slot: Batch = {}
         self.mask: Any = None
@@ -54,7 +71,9 @@ class Kernels:
             from torch.nn.attention.flex_attention import flex_attention
 
             self.after = torch.compile(_after, dynamic=False)
-            self._flex = torch.compile(flex_attention, dynamic=False)
+            # For small squares the default tiles are too large; of those that fit the fastest is taken.
+            options: dict[str, Any] = {"max_autotune": squares.size < LARGE.size}
+            self._flex = torch.compile(flex_attention, dynamic=False, options=options)
 
     def load(self, batch: Batch) -> Batch:
         """The batch on the device, in the same memory every time: the compiled mask reads it from there."""
@@ -76,9 +95,9 @@ class Kernels:
 
         Blocks all of whose tokens see each other need no rule.
         """
-        near, full = self.slot["near"], self.slot["full"]
-        if not self.full_blocks:
-            full = torch.zeros_like(full)
+        times = self.squares.size // BLOCK
+        near = pooled(self.slot["near"], times, whole=False)
+        full = pooled(self.slot["full"], times, whole=True) & self.squares.full
         found = []
         for pairs in (near & ~full, full):
             for way in (pairs, pairs.T):
@@ -103,7 +122,7 @@ class Kernels:
         return BlockMask(
             seq_lengths=(tokens, tokens), kv_num_blocks=some[0], kv_indices=some[1], full_kv_num_blocks=full[0],
             full_kv_indices=full[1], q_num_blocks=some_q[0], q_indices=some_q[1], full_q_num_blocks=full_q[0],
-            full_q_indices=full_q[1], BLOCK_SIZE=(BLOCK, BLOCK), mask_mod=rule,
+            full_q_indices=full_q[1], BLOCK_SIZE=(self.squares.size, self.squares.size), mask_mod=rule,
         )  # fmt: skip
 
     def _mover(self, relative: Tensor) -> Callable[..., Tensor]:

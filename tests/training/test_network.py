@@ -16,7 +16,7 @@ from training.archive import TRAIN, Archive
 from training.base import by_distance
 from training.batches import BLOCK, FRESH_WEIGHT, GROUPS, Draw, Packer, Shape, drawn, shares
 from training.evaluate import answer, means
-from training.network import Kernels, Network, log_softmax, restored, visible, who_sees
+from training.network import Kernels, Network, log_softmax, pooled, restored, visible, who_sees
 from training.train import agrees, averaged, groups, losses, pace, said, targets, trained
 from training.weights import save
 
@@ -82,6 +82,9 @@ def test_blocks_that_are_listed_are_the_ones_in_which_something_is_seen(packer: 
         squares = seen.view(-1, BLOCK, SHAPE.tokens // BLOCK, BLOCK)
         assert torch.equal(squares.any(3).any(1), batch["near"])
         assert not (batch["full"] & ~squares.all(3).all(1)).any()
+        larger = seen.view(-1, 2 * BLOCK, SHAPE.tokens // BLOCK // 2, 2 * BLOCK)
+        assert torch.equal(larger.any(3).any(1), pooled(batch["near"], 2, whole=False))
+        assert not (pooled(batch["full"], 2, whole=True) & ~larger.all(3).all(1)).any()
 
 
 def test_who_sees_whom() -> None:
