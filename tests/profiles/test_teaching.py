@@ -3,6 +3,9 @@
 import numpy as np
 import pytest
 
+from decided.contract.types import Choice
+from decided.evaluation.labels import LabelledQuestion
+from decided.evaluation.lesson_report import text
 from decided.evaluation.regression import Fitted, Standard, fit, principal_axes, softmax
 from decided.evaluation.teaching import (
     AS_IT_IS,
@@ -110,6 +113,23 @@ def test_three_of_each() -> None:
     lesson = learn_from(LabelledSet(rows.logits[few], rows.features[few], rows.right[few], few), 0.95, 0.9)
     assert lesson.threshold is None  # nine labels cannot show it
     assert len(lesson.curve) == 3
+
+
+@pytest.mark.parametrize(
+    ("curve", "said"),
+    [
+        ([0.5, 0.6, 0.7], "twice as many labels would add about 8 points"),
+        ([0.5, 0.7, 0.97], "twice as many labels would add about 3 points"),  # there is no more to gain
+        ([0.5, 0.7, 1.0], "more labels would change little"),
+        ([0.5, 0.7, 0.7], "more labels would change little"),
+    ],
+)
+def test_more_labels_are_never_said_to_bring_more_than_there_is(curve: list[float], said: str) -> None:
+    rows = rows_of(9, 60, "head")
+    lesson = learn_from(rows, 0.9, None)._replace(curve=list(zip((6, 12, 24), curve, strict=True)))
+    question = Choice(criteria=dict.fromkeys("abc"))
+    one = LabelledQuestion("q", question, right=rows.right.tolist())
+    assert said in "\n".join(text(one, lesson, "model", 0.9))
 
 
 def test_an_option_that_no_label_names() -> None:

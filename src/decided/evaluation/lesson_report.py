@@ -135,6 +135,7 @@ def _curve(lesson: Lesson) -> str:
     # Each doubling brings less than the one before: as much less as the last one did, as far as that can be told.
     step = max(0.0, last - middle)
     following = step * min(0.8, max(0.3, step / max(middle - first, 1e-9))) if step else 0.0
+    following = min(following, 1 - last)
     if following < 0.01:
         return f"by labels learnt from: {points}; more labels would change little"
     more = f"{100 * following:.0f} point{'s' if following >= 0.015 else ''}"

@@ -23,7 +23,8 @@ class Network:
         kept = [each for each in self._narrow.get_inputs() if each.name.startswith(("key", "value"))]
         self._kept = [each.name for each in kept]
         values = [name for name in self._kept if name.startswith("value")]
-        self._pooled = values[2 * len(values) // 3 - 1]  # layers in the middle teach more than the last one
+        # Upper layers hold what they were trained to be asked, lower ones single words: between them is the subject.
+        self._pooled = values[len(values) // 6 : 2 * len(values) // 3]
         self.bytes_per_token = sum(4 * math.prod(_sizes(each, 1)) for each in kept)
         self._no_questions = {each.name: _nothing(each) for each in self._narrow.get_inputs()}
         # Attention with a bias by the distance of two tokens has to know where those of the state are.
@@ -43,8 +44,9 @@ class Network:
         return found
 
     def features(self, read: Read) -> Floats:
-        """Of a state: the values of one layer, averaged over all its tokens, in however many windows."""
-        pooled: Floats = read[self._pooled].mean(axis=2, dtype=np.float32).ravel()
+        """Of a state: the values of some layers, averaged over them and all its tokens, in however many windows."""
+        layers = [read[name].mean(axis=2, dtype=np.float32) for name in self._pooled]
+        pooled: Floats = np.mean(layers, axis=0, dtype=np.float32).ravel()
         return pooled
 
     def _run(self, wanted: list[str], feed: dict[str, NDArray[Any]], wide: bool, options: Any) -> list[Floats]:
