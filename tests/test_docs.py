@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import msgspec
 import pytest
 
+from decided.cli import INTERRUPTED
 from decided.commands import parser as command_line
 from decided.contract import decoding as reading
 from decided.contract import types as contract
@@ -164,7 +165,9 @@ def test_kinds_of_models() -> None:
 
 def test_exit_codes() -> None:
     codes = {str(kind.exit_code) for kind in tree(StartError)}
-    assert {row[0] for row in table(section(SETTINGS, "Exit codes"))} == {"0", *codes, str(WORKER_LOST_EXIT_CODE)}
+    assert {row[0] for row in table(section(SETTINGS, "Exit codes"))} == {
+        "0", *codes, str(WORKER_LOST_EXIT_CODE), str(INTERRUPTED),
+    }  # fmt: skip
 
 
 def test_routes() -> None:

@@ -58,6 +58,20 @@ def test_a_table_for_people(decided: Run, path: Path) -> None:
     assert "actual / predicted" in done.out
 
 
+def test_texts_are_no_commands_to_the_terminal(decided: Run, tmp_path: Path) -> None:
+    question = {"type": "choice", "criteria": {"red": None, "\x1b[31mblue": None}}
+    rows = [
+        {"state": f"\x1b[2J{n} \x9b1m", "question": question, "answer": name}
+        for n in "12"
+        for name in question["criteria"]
+    ]
+    (tmp_path / "labels.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    done = decided("eval", tmp_path / "labels.jsonl")
+    assert done.code == 0
+    assert not {"\x1b", "\x9b"} & set(done.out)
+    assert "\\x1b[2J" in done.out
+
+
 def test_two_models_on_the_same_rows(decided: Run, path: Path, server: Server) -> None:
     done = decided("eval", path, "--against", f"fake-remote:{path}", "--json")
     assert done.code == 0

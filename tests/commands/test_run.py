@@ -337,7 +337,7 @@ def test_mistakes_are_found_before_the_model_is_loaded(decided: Run, tmp_path: P
         done = decided("run", *arguments, "--model", "fake:broken")
         assert (done.code, done.out) == (2, ""), done.err
         assert said in done.err
-    done = decided("run", good, "--questions", questions, "--out", there)
+    done = decided("run", good, "--questions", questions, "--out", there, "--model", "fake:broken")
     assert (done.code, "there.jsonl already exists" in done.err) == (2, True)
     assert decided("run", good, "--questions", questions, "--model", "fake:broken").code == 3
 

@@ -94,6 +94,10 @@ def test_a_thing_against_itself_is_named(decided: Program, labels: Path, small: 
 def test_what_is_missing_is_said(decided: Program, labels: Path, tmp_path: Path) -> None:
     done = decided("eval", labels)
     assert (done.returncode, "a table needs --questions FILE" in done.stderr) == (2, True)
+    done = decided("teach", labels)
+    assert (done.returncode, "a table needs --questions FILE" in done.stderr) == (2, True)
+    done = decided("calibrate", labels)
+    assert (done.returncode, "tables are for `decided teach` and `decided eval`" in done.stderr) == (2, True)
     (tmp_path / "c.yaml").write_text(FIRST.replace("topic:", "topics:"))
     done = decided("eval", labels, "--questions", "c.yaml")
     assert (done.returncode, "no column 'topics'; did you mean 'topic'?" in done.stderr) == (2, True)

@@ -10,6 +10,7 @@ from decided.commands.common import add_questions, add_source
 from decided.contract.decoding import read_object
 from decided.contract.types import Question, encode
 from decided.errors import DecidedError, InputError, ModelError
+from decided.printable import printable
 from decided.settings import Settings
 
 SUMMARY = "ask questions about one text, here and now"
@@ -137,4 +138,4 @@ def _show(response: Any, seconds: float, as_json: bool) -> None:
     plain = not (sys.stdout.encoding or "").lower().startswith("utf")
     for line in terminal.lines(response, plain):
         print(line.encode("ascii", "replace").decode() if plain else line)
-    print(f"\n{terminal.visible(response.model)}, {response.usage.input_tokens} tokens, {seconds * 1000:.0f} ms")
+    print(f"\n{printable(response.model)}, {response.usage.input_tokens} tokens, {seconds * 1000:.0f} ms")

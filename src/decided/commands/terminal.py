@@ -1,24 +1,18 @@
 """Answers for people: the options of a question as bars, widest first where their order is nobody's choice."""
 
-import re
 from collections.abc import Iterator
 
 from decided.contract.types import Answer, ChoiceAnswer, NoulAnswer, SingleResponse, compact
+from decided.printable import printable
 
 _WIDTH = 24
 _NAME_WIDTH = 40
 _EIGHTHS = " ▏▎▍▌▋▊▉"
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def lines(response: SingleResponse, plain: bool = False) -> Iterator[str]:
     """A block of lines per question. `plain` leaves out all but ASCII."""
-    return map(visible, _lines(response, plain))
-
-
-def visible(text: str) -> str:
-    """With control characters escaped: names and texts are data, and no commands to the terminal."""
-    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return map(printable, _lines(response, plain))
 
 
 def _lines(response: SingleResponse, plain: bool) -> Iterator[str]:

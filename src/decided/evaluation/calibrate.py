@@ -140,6 +140,11 @@ def _check(task: Task) -> None:
     for flag, path in (("--out", task.out), ("--plot", task.plot)):
         if path is not None and (path.is_dir() or not path.parent.is_dir()):
             raise InputError(f"{flag} {path}: must be a file in a directory that exists")
+    if labelled.is_table(task.labels):
+        raise InputError(
+            f"{task.labels} is a table, and labelled questions are wanted here, a JSON object a line; tables are for "
+            "`decided teach` and `decided eval`"
+        )
 
 
 async def _check_engine(engine: Engine) -> None:

@@ -49,6 +49,11 @@ def named(source: str) -> str:
     return "standard input" if source == "-" else source
 
 
+def is_table(source: str) -> bool:
+    """Whether a file is named as one that has a column for each question, and not a question on each line."""
+    return Path(source).suffix in (".csv", ".tsv", ".parquet", ".xlsx")
+
+
 def lines(content: bytes, limit: int | None = None) -> list[Line]:
     """The lines that are not empty; the first `limit` of them."""
     found = (Line(number, text) for number, text in enumerate(content.split(b"\n"), start=1) if text.strip())

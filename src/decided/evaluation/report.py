@@ -10,6 +10,7 @@ from decided.contract.types import Choice, Noul, Question, compact
 from decided.evaluation import scoring
 from decided.evaluation.labelled import ALONE
 from decided.evaluation.scoring import Comparison, Coverage, Interval, Scored, Scores
+from decided.printable import printable
 
 _MOST_OPTIONS = 30  # of which a confusion table can still be read
 _HISTOGRAM_BINS = 20
@@ -245,5 +246,5 @@ def interval(one: Interval) -> str:
 
 
 def short(words: str, width: int) -> str:
-    words = " ".join(words.split())
+    words = printable(" ".join(words.split()))
     return words if len(words) <= width else words[: width - 3] + "..."

@@ -33,6 +33,11 @@ class Mark(NamedTuple):
     digest: str
 
 
+def check_that_it_is_free(out: Path) -> None:
+    if out.exists():
+        raise InputError(f"{out} already exists: remove it or choose another name")
+
+
 class Spool:
     """The rows of one run. `rows` are there already, from a run before."""
 
@@ -46,8 +51,7 @@ class Spool:
         self._committed_at = time.monotonic()
         self._may_seal = False
         with self.writing(), ExitStack() as opened:
-            if out.exists():
-                raise InputError(f"{out} already exists: remove it or choose another name")
+            check_that_it_is_free(out)
             going_on = self.part.exists() and self.part.stat().st_size > 0
             if going_on and not self._journal_path.exists():
                 raise InputError(f"{self.part} belongs to no resumable run: remove it")

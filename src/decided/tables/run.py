@@ -27,7 +27,7 @@ from decided.settings import Settings
 from decided.tables import excel, parquet
 from decided.tables.columns import EMPTY, Columns
 from decided.tables.dialect import DELIMITERS, LATIN
-from decided.tables.resumable import Spool, write_whole
+from decided.tables.resumable import Spool, check_that_it_is_free, write_whole
 from decided.tables.summary import Summary
 from decided.tables.tables import BINARY, Row, RowText, Table, format_of, is_empty, missing_column, state_of
 
@@ -104,6 +104,8 @@ def _check(task: Task, table: Table, asked: Columns, kind: str) -> None:
         print(f"{table.source}: reading the sheet {names[0]!r} of {len(names)}; --sheet names another", file=sys.stderr)
     if task.out is not None and not task.out.parent.is_dir():
         raise InputError(f"--out {task.out}: the directory does not exist")
+    if task.out is not None:
+        check_that_it_is_free(task.out)
     columns = table.head()
     if not columns:
         return
