@@ -12,7 +12,7 @@ import os
 import re
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, NoReturn
 
@@ -34,8 +34,9 @@ class Mark(NamedTuple):
 
 
 def check_that_it_is_free(out: Path) -> None:
-    if out.exists():
-        raise InputError(f"{out} already exists: remove it or choose another name")
+    with suppress(OSError):  # what cannot be looked at is told of when it is opened
+        if out.exists():
+            raise InputError(f"{out} already exists: remove it or choose another name")
 
 
 class Spool:
