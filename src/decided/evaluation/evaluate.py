@@ -91,8 +91,8 @@ def _check(task: Task) -> None:
     """What can be known to fail later fails now."""
     if task.html is not None and (task.html.is_dir() or not task.html.parent.is_dir()):
         raise InputError(f"--html {task.html}: must be a file in a directory that exists")
-    if task.questions is None and labelled.is_table(task.labels):
-        raise InputError(f"{task.labels}: a table needs --questions FILE, and a column for each of the questions")
+    if task.questions is None:
+        labelled.refuse_a_table(task.labels)
     if task.against_questions is not None:
         if task.questions is None:
             raise InputError("--against-questions needs --questions: the wording to compare with")

@@ -54,6 +54,12 @@ def is_table(source: str) -> bool:
     return Path(source).suffix in (".csv", ".tsv", ".parquet", ".xlsx")
 
 
+def refuse_a_table(source: str) -> None:
+    """Where no questions are given, each line has its own."""
+    if is_table(source):
+        raise InputError(f"{source}: a table needs --questions FILE, and a column for each of the questions")
+
+
 def lines(content: bytes, limit: int | None = None) -> list[Line]:
     """The lines that are not empty; the first `limit` of them."""
     found = (Line(number, text) for number, text in enumerate(content.split(b"\n"), start=1) if text.strip())

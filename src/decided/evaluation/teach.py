@@ -86,8 +86,8 @@ def _check(task: Task) -> None:
     """What can be known to fail later fails now: asking a model a thousand questions takes a while."""
     if (task.labels is None) == (task.outcomes_file is None):
         raise InputError("name a file of labels, or a file of outcomes with --outcomes")
-    if task.labels is not None and task.questions is None and labelled.is_table(task.labels):
-        raise InputError(f"{task.labels}: a table needs --questions FILE, and a column for each of the questions")
+    if task.labels is not None and task.questions is None:
+        labelled.refuse_a_table(task.labels)
     if task.out is not None and task.out.exists() and not task.out.is_dir():
         raise InputError(f"--out {task.out}: must be a folder")
 
