@@ -78,7 +78,7 @@ class _Server:
         try:
             client = AsyncClient(url, api_key, timeout=_TIMEOUT_S, retries=retries)
         except Exception as error:  # an address that is none
-            raise ModelError(f"--server {url}: {error}") from None
+            raise ModelError(f"the server at {url}: {error}") from None
         try:
             models = await client.models()
             names, descriptions = ([getattr(one, part) for one in models] for part in ("name", "description"))
@@ -103,7 +103,7 @@ class _Server:
 def _told(url: str, error: ClientError) -> str:
     """With where the key goes, if it is the key that was wrong or missing."""
     advice = "put the key in SERVICE_API_KEY, or give --api-key (of --against: SERVICE_AGAINST_API_KEY)"
-    return f"--server {url}: {error}" + (f": {advice}" if error.status == 401 else "")
+    return f"the server at {url}: {error}" + (f": {advice}" if error.status == 401 else "")
 
 
 def _as_json(state: Any) -> Any:

@@ -365,7 +365,7 @@ def test_a_server_that_goes_away_ends_the_run_and_leaves_what_was_done(
         done = decided(*command)
         assert (done.code, done.out) == (3, "")
         assert "5 rows saved: run the same command to resume" in done.err
-        assert f"decided: --server {url}: unreachable" in done.err
+        assert f"decided: the server at {url}: unreachable" in done.err
         left[0] = 200
         assert decided(*command).code == 0
     assert len(read_jsonl(out)) == 200

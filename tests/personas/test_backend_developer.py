@@ -35,7 +35,7 @@ def test_a_first_answer(decided: Program, small: Server) -> None:
         (["serv"], 2, "did you mean serve?"),
         (["ask", "x"], 2, "nothing to ask: use --choice, --score or --noul, or --questions FILE"),
         (["ask", "x", "--choice", "Which?"], 2, "name the options after the question"),
-        (["ask", "x", "--noul", "So?", "--server", "http://127.0.0.1:9"], 3, "--server http://127.0.0.1:9: "),
+        (["ask", "x", "--noul", "So?", "--server", "http://127.0.0.1:9"], 3, "the server at http://127.0.0.1:9: "),
     ],
 )
 def test_a_slip_is_told_with_what_to_do(decided: Program, arguments: list[str], code: int, said: str) -> None:
