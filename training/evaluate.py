@@ -86,7 +86,9 @@ def main() -> None:
     for share, network in means(args.start, args.weights, args.shares):
         network.to(device)
         for split in args.splits:
-            each = answers(network, kernels, packer, chosen_rows(archive, SPLITS[split], args.rows))
+            if not (rows := chosen_rows(archive, SPLITS[split], args.rows)):
+                continue
+            each = answers(network, kernels, packer, rows)
             for reading, some in zip(["-first", ""][-len(each) :], each, strict=True):
                 name = f"{args.weights.stem}{share}{reading}"
                 found = report(some)
