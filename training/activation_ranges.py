@@ -7,7 +7,6 @@ all others into a handful of levels; divided by a fixed factor per channel, whic
 from __future__ import annotations
 
 import argparse
-import itertools
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +27,7 @@ class Recorder(Kernels):
         super().__init__(torch.device("cpu"), shape)
         self.a = a
         self.top: dict[str, Tensor] = {}
-        self.order = itertools.cycle([*range(a.layers), *(range(a.again, a.layers) if a.again else ())])
+        self.calls = 0
         self.after = self._record
 
     def note(self, name: str, x: Tensor) -> None:
@@ -36,7 +35,8 @@ class Recorder(Kernels):
         self.top[name] = torch.maximum(self.top[name], used) if name in self.top else used
 
     def _record(self, x: Tensor, y: Tensor, w: list[Tensor], epsilon: float, rate: float, training: bool) -> Tensor:
-        f, layer, n = torch.nn.functional, f"layers.{next(self.order)}", (x.shape[-1],)
+        f, layer, n = torch.nn.functional, f"layers.{self.calls % self.a.layers}", (x.shape[-1],)
+        self.calls += 1
         middle = f.layer_norm(x + f.linear(y, w[0], w[1]), n, w[2], w[3], epsilon)
         inner = f.gelu(f.linear(middle, w[4], w[5]))
         for part, value in (("qkv", x), ("out", y), ("up", middle), ("down", inner)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 VOCABULARY = 30522
 POSITIONS = 512
@@ -20,9 +20,6 @@ class Architecture:
     relative: bool
     """Whether attention scores have a bias that depends on the distance of the two positions."""
     vocabulary: int = VOCABULARY
-    again: int = 0
-    """The layer at which questions go through the upper layers a second time, with what they made of it the first time
-    (0: they do not)."""
 
     @property
     def width(self) -> int:
@@ -31,5 +28,4 @@ class Architecture:
 
 GTE_SMALL = Architecture("gte-small", 384, 1536, 12, 12, 1e-12, relative=False)
 MPNET_BASE = Architecture("mpnet-base", 768, 3072, 12, 12, 1e-5, relative=True)
-MPNET_TWICE = replace(MPNET_BASE, name="mpnet-twice", again=6)
-ARCHITECTURES = {a.name: a for a in (GTE_SMALL, MPNET_BASE, MPNET_TWICE)}
+ARCHITECTURES = {a.name: a for a in (GTE_SMALL, MPNET_BASE)}

@@ -31,13 +31,7 @@ def chosen_rows(archive: Archive, split: int, most: int = 0) -> list[int]:
 
 def answer(network: Network, kernels: Kernels, packer: Packer, rows: list[int]) -> list[Answer]:
     """The network's logits for these rows."""
-    return answers(network, kernels, packer, rows)[-1]
-
-
-def answers(network: Network, kernels: Kernels, packer: Packer, rows: list[int]) -> list[list[Answer]]:
-    """The same after each of its readings."""
-    archive = packer.archive
-    out: list[list[Answer]] = [[] for _ in range(2 if network.architecture.again else 1)]
+    archive, out = packer.archive, []
     was = network.training
     network.eval()
     for draws in packer.groups(Draw(r, None) for r in rows):
@@ -46,13 +40,12 @@ def answers(network: Network, kernels: Kernels, packer: Packer, rows: list[int])
             torch.no_grad(),
             torch.autocast(kernels.device.type, torch.bfloat16, enabled=kernels.device.type == "cuda"),
         ):
-            readings = [logits.cpu().numpy() for logits in network.readings(kernels.load(batch), kernels)]
+            logits = network(kernels.load(batch), kernels).cpu().numpy().astype(np.float64)
         first = batch["row_first"].numpy()
-        for found, logits in zip(out, readings, strict=True):
-            for i, draw in enumerate(draws):
-                r = draw.row
-                own = logits[first[i] : first[i] + archive.options[r]].astype(np.float64)
-                found.append(Answer(archive.tasks[archive.task[r]], int(archive.kind[r]), own, int(archive.gold[r])))
+        for i, draw in enumerate(draws):
+            r = draw.row
+            own = logits[first[i] : first[i] + archive.options[r]]
+            out.append(Answer(archive.tasks[archive.task[r]], int(archive.kind[r]), own, int(archive.gold[r])))
     network.train(was)
     return out
 
@@ -62,7 +55,7 @@ def means(start: Path | None, weights: Path, shares: list[float]) -> Iterator[tu
     if start is None:
         yield "", restored(weights)
         return
-    (_, first), (architecture, second) = load(start), load(weights)
+    (architecture, first), (_, second) = load(start), load(weights)
     for share in shares:
         network = Network(architecture)
         network.load_arrays(mix(first, second, share))
@@ -86,17 +79,13 @@ def main() -> None:
     for share, network in means(args.start, args.weights, args.shares):
         network.to(device)
         for split in args.splits:
-            if not (rows := chosen_rows(archive, SPLITS[split], args.rows)):
-                continue
-            each = answers(network, kernels, packer, rows)
-            for reading, some in zip(["-first", ""][-len(each) :], each, strict=True):
-                name = f"{args.weights.stem}{share}{reading}"
-                found = report(some)
-                print(f"{name} {split}: {found.line()}")
-                print(" ".join(f"{t}={v:.3f}" for t, v in found.tasks.items()), flush=True)
-                if args.out:
-                    args.out.mkdir(parents=True, exist_ok=True)
-                    save_answers(args.out / f"{name}.{split}.npz", some)
+            answers = answer(network, kernels, packer, chosen_rows(archive, SPLITS[split], args.rows))
+            found = report(answers)
+            print(f"{args.weights.stem}{share} {split}: {found.line()}")
+            print(" ".join(f"{t}={v:.3f}" for t, v in found.tasks.items()), flush=True)
+            if args.out:
+                args.out.mkdir(parents=True, exist_ok=True)
+                save_answers(args.out / f"{args.weights.stem}{share}.{split}.npz", answers)
 
 
 if __name__ == "__main__":

@@ -52,11 +52,10 @@ def whole_lines(scale: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 class Graph:
     """Nodes and weights of the graph under construction; weights go to one external file."""
 
-    def __init__(self, a: Architecture, exact: bool, ranges: Weights, within: Graph | None = None) -> None:
+    def __init__(self, a: Architecture, exact: bool, ranges: Weights) -> None:
         self.a, self.exact, self.ranges = a, exact, ranges
         self.nodes: list[onnx.NodeProto] = []
-        self.weights: dict[str, Array] = within.weights if within else {}
-        self.outer = within or self
+        self.weights: dict[str, Array] = {}
 
     def op(self, kind: str, inputs: list[str], name: str, domain: str = "", outputs: int = 1, **attributes: Any) -> str:
         names = [name] if outputs == 1 else [f"{name}.{i}" for i in range(outputs)]
@@ -84,9 +83,9 @@ class Graph:
         levels, scale = quantise(weight)
         self.constant(f"{name}.bytes", levels.T)
         self.constant(f"{name}.scale", scale)
-        if self.exact:  # outside of any loop, where ONNX Runtime does it once
-            self.outer.op("Cast", [f"{name}.bytes"], f"{name}.float", to=TensorProto.FLOAT)
-            self.outer.op("Mul", [f"{name}.float", f"{name}.scale"], f"{name}.weight")
+        if self.exact:
+            self.op("Cast", [f"{name}.bytes"], f"{name}.float", to=TensorProto.FLOAT)
+            self.op("Mul", [f"{name}.float", f"{name}.scale"], f"{name}.weight")
             return self.op("MatMul", [x, f"{name}.weight"], name)
         self.op("Abs", [x], f"{name}.abs")
         self.op("ReduceMax", [f"{name}.abs", "axis.1"], f"{name}.top", keepdims=1)
@@ -118,25 +117,14 @@ def embed(g: Graph, w: Weights) -> str:
     return g.op("LayerNormalization", ["embedded", "norm.weight", "norm.bias"], "x0", axis=-1, epsilon=g.a.epsilon)
 
 
-def branch(
-    g: Graph, name: str, outputs: dict[str, list[int | str]], kind: int = TensorProto.FLOAT
-) -> onnx.GraphProto:
+def branch(g: Graph, name: str, outputs: dict[str, list[int | str]]) -> onnx.GraphProto:
     """Nodes that run or do not, and the shapes of what they yield."""
-    found = [helper.make_tensor_value_info(name, kind, shape) for name, shape in outputs.items()]
+    found = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in outputs.items()]
     return helper.make_graph(g.nodes, name, [], found)
 
 
-def either(
-    g: Graph, name: str, outputs: list[str], alone: onnx.GraphProto, questions: onnx.GraphProto, when: str = "alone"
-) -> None:
-    g.nodes.append(helper.make_node("If", [when], outputs, name=name, then_branch=alone, else_branch=questions))
-
-
-def same(a: Architecture, name: str, source: str, shape: list[int | str], kind: int = TensorProto.FLOAT) -> onnx.GraphProto:
-    """A branch that yields something that is already there."""
-    g = Graph(a, exact=True, ranges={})
-    g.op("Identity", [source], name)
-    return branch(g, f"{name}.branch", {name: shape}, kind)
+def either(g: Graph, name: str, outputs: list[str], alone: onnx.GraphProto, questions: onnx.GraphProto) -> None:
+    g.nodes.append(helper.make_node("If", ["alone"], outputs, name=name, then_branch=alone, else_branch=questions))
 
 
 def nothing(g: Graph, name: str, shape: list[int]) -> str:
@@ -185,7 +173,7 @@ def projected(g: Graph, x: str, i: int, w: Weights) -> str:
     return g.op("Add", [f"{n}.qkv", g.constant(f"{n}.qkv.bias", bias)], f"{n}.projected")
 
 
-def attention(g: Graph, x: str, i: int, w: Weights, new: str = "new_") -> str:
+def attention(g: Graph, x: str, i: int, w: Weights) -> str:
     """Of a window, which sees itself, or of questions, which see the state. Keys and values of a window come out."""
     n = f"layers.{i}"
     projected(g, x, i, w)
@@ -200,7 +188,7 @@ def attention(g: Graph, x: str, i: int, w: Weights, new: str = "new_") -> str:
         branch(graph, f"{n}.{kind}", {f"{n}.{kind}.{name}": shape for name, shape in yields})
         for graph, kind in ((window, "window"), (questions, "questions"))
     ]
-    either(g, f"{n}.attention", [f"{n}.attended", f"{new}key_{i}", f"{new}value_{i}"], *branches)
+    either(g, f"{n}.attention", [f"{n}.attended", f"new_key_{i}", f"new_value_{i}"], *branches)
     return f"{n}.attended"
 
 
@@ -293,74 +281,6 @@ def after(g: Graph, x: str, y: str, i: int, w: Weights, middle: str = "middle") 
     return g.op("SkipLayerNormalization", [f"{n}.middle", f"{n}.down", *norm2], f"{n}.x", CONTRIB, epsilon=g.a.epsilon)
 
 
-def marked(g: Graph, x: str, attended: str, tokens: str, middle: str, w: Weights) -> str:
-    """The rest of the last layer, through which only some tokens go."""
-    for name, source in (("marked.x", x), ("marked.attended", attended)):
-        g.op("Gather", [source, tokens], name)
-    return after(g, "marked.x", "marked.attended", g.a.layers - 1, w, middle)
-
-
-def read_twice(g: Graph, x: str, w: Weights) -> str:
-    """The upper layers: once for a window, twice for questions, whose second time begins with what the first one found.
-    One loop does both, so that a session holds the weights once."""
-    a, upper = g.a, range(g.a.again, g.a.layers)
-    body = Graph(a, g.exact, g.ranges, within=g)
-    g.constant("readings.one", np.array(1, np.int64))
-    g.constant("readings.two", np.array(2, np.int64))
-    g.constant("readings.zero", np.array(0, np.int64))
-    g.op("Where", ["alone", "readings.one", "readings.two"], "readings")
-    g.op("Size", ["ids"], "tokens.count")
-    g.op("Range", ["readings.zero", "tokens.count", "readings.one"], "tokens.all")
-    for kind in ("weight", "bias"):
-        g.constant(f"again.{kind}", w[f"again.{kind}"].T)
-
-    body.op("Add", ["reading", "readings.one"], "reading.next")
-    body.op("Equal", ["reading.next", "readings"], "reading.last")
-    top = "reading.x"
-    for i in upper[:-1]:
-        top = after(body, top, attention(body, top, i, w, "reading.new_"), i, w)
-    attended = attention(body, top, upper[-1], w, "reading.new_")
-    either(body, "reading.tokens", ["reading.tokens"],
-           same(a, "reading.tokens.marked", "markers", ["going"], TensorProto.INT64),
-           same(a, "reading.tokens.every", "tokens.all", ["going"], TensorProto.INT64), "reading.last")  # fmt: skip
-    if not g.exact:
-        body.op("Shape", ["reading.tokens"], "reading.count")
-        body.op("Expand", ["offset", "reading.count"], "reading.middle")
-    found = marked(body, top, attended, "reading.tokens", "reading.middle", w)
-    following = Graph(a, exact=True, ranges={})
-    following.op("MatMul", [found, "again.weight"], "again.product")
-    following.op("Add", ["again.product", "again.bias"], "again.sum")
-    following.op("Add", [x, "again.sum"], "again.x")
-    either(body, "reading.following", ["reading.following"], same(a, "reading.same", x, ["tokens", a.hidden]),
-           branch(following, "reading.again", {"again.x": ["tokens", a.hidden]}), "reading.last")  # fmt: skip
-    body.op("Identity", ["readings.more"], "reading.on")
-    body.op("Identity", [found], "reading.found")
-
-    integer, truth, real = TensorProto.INT64, TensorProto.BOOL, TensorProto.FLOAT
-    kept = {f"{kind}_{i}": shape for i in upper
-            for kind, shape in (("key", [1, a.heads, a.width, "new"]), ("value", [1, a.heads, "new", a.width]))}  # fmt: skip
-    takes = [helper.make_tensor_value_info(f"reading.old_{name}", real, shape) for name, shape in kept.items()]
-    gives = [helper.make_tensor_value_info(f"reading.new_{name}", real, shape) for name, shape in kept.items()]
-    wide = ["tokens", a.hidden]
-    graph = helper.make_graph(
-        body.nodes, "reading",
-        [helper.make_tensor_value_info("reading", integer, []), helper.make_tensor_value_info("readings.more", truth, []),
-         helper.make_tensor_value_info("reading.x", real, wide), helper.make_tensor_value_info("reading.before", real, wide),
-         *takes],
-        [helper.make_tensor_value_info("reading.on", truth, []),
-         helper.make_tensor_value_info("reading.following", real, wide),
-         helper.make_tensor_value_info("reading.found", real, ["going", a.hidden]), *gives],
-    )  # fmt: skip
-    nothing(g, "read.none.before", [0, a.hidden])
-    for name, shape in kept.items():
-        nothing(g, f"read.none.{name}", [0 if size == "new" else size for size in shape])
-    g.nodes.append(helper.make_node(
-        "Loop", ["readings", "", x, "read.none.before", *(f"read.none.{name}" for name in kept)],
-        ["read.x", "read.found", *(f"new_{name}" for name in kept)], name="read", body=graph,
-    ))  # fmt: skip
-    return "read.found"
-
-
 def head(g: Graph, x: str, w: Weights) -> None:
     """The logits of markers."""
     for name in ("0.weight", "0.bias", "2.weight", "2.bias", "3.weight", "3.bias"):
@@ -393,12 +313,12 @@ def build(a: Architecture, w: Weights, ranges: Weights, exact: bool) -> tuple[on
     x = embed(g, w)
     if a.relative:
         by_distance(g, w)
-    for i in range(a.again or a.layers - 1):
+    for i in range(a.layers - 1):
         x = after(g, x, attention(g, x, i, w), i, w)
-    if a.again:
-        head(g, read_twice(g, x, w), w)
-    else:
-        head(g, marked(g, x, attention(g, x, a.layers - 1, w), "markers", "middle.markers", w), w)
+    attended = attention(g, x, a.layers - 1, w)
+    for name, source in (("marked.x", x), ("marked.attended", attended)):
+        g.op("Gather", [source, "markers"], name)
+    head(g, after(g, "marked.x", "marked.attended", a.layers - 1, w, "middle.markers"), w)
     integer, real = TensorProto.INT64, TensorProto.FLOAT
     inputs: dict[str, tuple[int, list[int | str]]] = {n: (integer, ["tokens"]) for n in ("ids", "position", "segment")}
     inputs |= {"alone": (TensorProto.BOOL, []), "grid": (integer, ["rows", "places"]),

@@ -183,38 +183,19 @@ class Network(nn.Module):
         self.register_buffer("relative", torch.randn(a.heads, DISTANCES) if a.relative else None)
         self.norm = nn.LayerNorm(a.hidden, a.epsilon)
         self.layers = nn.ModuleList(Layer(a) for _ in range(a.layers))
-        self.again = nn.Linear(a.hidden, a.hidden) if a.again else None
-        if self.again is not None:  # so the second reading begins as a repetition of the first
-            nn.init.zeros_(self.again.weight)
-            nn.init.zeros_(self.again.bias)
         self.head = nn.Sequential(
             nn.Linear(a.hidden, a.hidden), nn.GELU(), nn.LayerNorm(a.hidden), nn.Linear(a.hidden, 1)
         )
 
     def forward(self, batch: Batch, kernels: Kernels) -> Tensor:
         """Logits of the batch's markers, float32."""
-        return self.readings(batch, kernels)[-1]
-
-    def readings(self, batch: Batch, kernels: Kernels) -> list[Tensor]:
-        """The logits after each reading of the state, of which there is one or there are two."""
         zero, one = self.segment
         x = F.embedding(batch["ids"], self.word) + F.embedding(batch["position"], self.position)
         x = self.norm(x + zero + batch["segment"][:, None] * (one - zero))
         rate = self.dropout if self.training else 0.0
         x = F.dropout(x, rate, self.training)
-        middle = x
-        for i, layer in enumerate(self.layers):
-            middle = x if i == self.architecture.again else middle
+        for layer in self.layers:
             x = layer(x, kernels, self.relative, rate)
-        found = [self._logits(x, batch)]
-        if self.again is not None:
-            x = middle + batch["segment"][:, None] * self.again(x)  # the state is as it was
-            for layer in self.layers[self.architecture.again :]:
-                x = layer(x, kernels, self.relative, rate)
-            found.append(self._logits(x, batch))
-        return found
-
-    def _logits(self, x: Tensor, batch: Batch) -> Tensor:
         logits: Tensor = self.head(x.index_select(0, batch["mark_at"])).squeeze(-1)
         return logits.float()
 

@@ -40,7 +40,7 @@ def read(a: Architecture, folder: Path) -> dict[str, npt.NDArray[np.float32]]:
             out[f"{dense}.weight"] = values * found.get(f"{dense}.factor", np.float32(1))
         elif name in TABLES:
             out[TABLES[name]] = array
-        elif name.startswith(("head.", "again.")):
+        elif name.startswith("head."):
             out[name] = array.T
         elif name.endswith((".weight", ".bias")):
             out[name] = array.copy()

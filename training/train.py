@@ -7,7 +7,6 @@ import json
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from training.architecture import ARCHITECTURES, MPNET_TWICE, POSITIONS
+from training.architecture import ARCHITECTURES, POSITIONS
 from training.archive import Archive
 from training.batches import BLOCK, Batch, Packer, Shape, drawn
 from training.calibrate import apply, fit, save_answers, weighed
@@ -116,7 +115,7 @@ def groups(net: Network, rate: float, decay: float) -> list[dict[str, object]]:
         if name.startswith("layers."):
             below = depth - 1 - int(name.split(".")[1])
         else:
-            below = 0 if name.startswith(("head", "again")) else depth
+            below = 0 if name.startswith("head") else depth
         found.setdefault((below, p.dim() < 2), []).append(p)
     return [
         {"params": ps, "lr": rate * decay**below, "top": rate * decay**below, "weight_decay": 0.0 if flat else 0.01}
@@ -193,13 +192,6 @@ def working_kernels(net: Network, device: torch.device, shape: Shape, batch: Bat
     return min(found, key=lambda pair: pair[0])[1]
 
 
-def second_reading(net: Network) -> Network:
-    """The same network, whose questions read the state twice."""
-    twice = Network(replace(net.architecture, name=MPNET_TWICE.name, again=len(net.layers) // 2), net.dropout)
-    twice.load_state_dict(net.state_dict(), strict=False)
-    return twice
-
-
 def averaged(net: Network, average: list[Tensor]) -> dict[str, np.ndarray]:
     """All weights by name, the trained ones as their average."""
     named = dict(zip(trained(net), average, strict=True))
@@ -214,8 +206,6 @@ def train(args: argparse.Namespace) -> None:
     archive, shape = Archive.load(args.archive), Shape.of(args.tokens)
     packer = Packer(archive, shape)
     net = restored(args.start, args.dropout) if args.start else Network(ARCHITECTURES[args.architecture], args.dropout)
-    if args.twice:
-        net = second_reading(net)
     if args.base:
         architecture, arrays = load(args.base)
         missing = net.load_arrays(arrays)
@@ -251,10 +241,8 @@ def train(args: argparse.Namespace) -> None:
         batch = kernels.load(host)
         with torch.autocast(device.type, torch.bfloat16, enabled=cuda):
             taught = said(teachers, batch, kernels)
-            readings = net.readings(batch, kernels)
-        wanted = targets(batch, smoothing, spread)
-        each = [losses(logits, batch, wanted, args.ordinal, taught, trust) for logits in readings]
-        loss, plain = torch.stack([loss for loss, _ in each]).mean(), each[-1][1]
+            logits = net(batch, kernels)
+        loss, plain = losses(logits, batch, targets(batch, smoothing, spread), args.ordinal, taught, trust)
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(live, 1.0)
@@ -308,7 +296,6 @@ def main() -> None:
     parser.add_argument("--architecture", choices=ARCHITECTURES, default="gte-small")
     parser.add_argument("--base", type=Path, help="pretrained encoder, made by training.base")
     parser.add_argument("--start", type=Path, help="go on from these weights")
-    parser.add_argument("--twice", action="store_true", help="questions read the state twice (mpnet-base)")
     parser.add_argument("--keep-words", action="store_true", help="leave the table of words as it is")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--name", default="run")

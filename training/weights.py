@@ -66,9 +66,9 @@ def take_apart(architecture: str, arrays: Arrays, start: Arrays, folder: Path, m
     index, content = [], []
     for name, array in arrays.items():
         now = np.asarray(array, np.float32)
-        if name in start and np.array_equal(now, start[name]):
+        if np.array_equal(now, start[name]):
             part = b""
-        elif name not in start or now.size < SMALL or now.size % GROUP:
+        elif now.size < SMALL or now.size % GROUP:
             part = now.tobytes()
         else:
             part = packed(now - start[name])
@@ -102,8 +102,6 @@ def put_together(folder: Path, start: Arrays) -> tuple[str, dict[str, Floats]]:
 def mix(first: Arrays, second: Arrays, share: float, only: Sequence[str] = ("",)) -> dict[str, Floats]:
     """Between two runs: so much of the second, the rest of the first. Arrays whose names begin otherwise than `only`
     stay those of the first."""
-    new = {name: np.zeros_like(array) for name, array in second.items() if name.startswith("again.")}
-    first = {**new, **first}
     if first.keys() != second.keys():
         raise SystemExit(f"not the same arrays: {sorted(first.keys() ^ second.keys())[:3]}")
     shares = {name: share if name.startswith(tuple(only)) else 0.0 for name in first}
@@ -133,7 +131,7 @@ def main() -> None:
         name, found = put_together(args.folder, load(args.start)[1])
         save(args.weights, name, found)
     else:
-        (_, first), (architecture, second) = load(args.first), load(args.second)
+        (architecture, first), (_, second) = load(args.first), load(args.second)
         save(args.weights, architecture.name, mix(first, second, args.share, args.only))
 
 

@@ -38,11 +38,11 @@ _ROWS: list[dict[str, Any]] = [
 ROWS = [{"task": "test", **row} for row in _ROWS]
 
 
-@pytest.fixture(scope="module", params=["bias by distance", "no bias", "read twice"])
+@pytest.fixture(scope="module", params=[True, False], ids=["bias by distance", "no bias"])
 def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Network]:
     """A folder of graphs and the network whose weights they round."""
     torch.manual_seed(1)
-    a = Architecture("tiny", 32, 64, 4, 12, 1e-5, request.param != "no bias", again=6 * (request.param == "read twice"))
+    a = Architecture("tiny", 32, 64, 4, 12, 1e-5, relative=request.param)
     net = Network(a)
     with torch.no_grad():
         for p in net.parameters():

@@ -17,7 +17,7 @@ from training.base import by_distance
 from training.batches import BLOCK, FRESH_WEIGHT, GROUPS, Draw, Packer, Shape, drawn, shares
 from training.evaluate import answer, means
 from training.network import Kernels, Network, log_softmax, pooled, restored, visible, who_sees
-from training.train import agrees, averaged, groups, losses, pace, said, second_reading, targets, trained
+from training.train import agrees, averaged, groups, losses, pace, said, targets, trained
 from training.weights import save
 
 pytestmark = pytest.mark.torch
@@ -318,32 +318,3 @@ def test_means_of_a_run_and_its_start_are_judged_by_their_shares(
     assert found == {"-0": 0.0, "-0.25": 0.25, "-1": 1.0}
     [(name, alone)] = means(None, end, [0.5])
     assert (name, alone.word.detach()[0, 0].item()) == ("", 1.0)
-
-
-def test_a_second_reading_repeats_the_first_until_it_has_learnt_to_differ() -> None:
-    net, kernels = second_reading(tiny()).eval(), Kernels(CPU, SHAPE)
-    assert net.again is not None
-    batch = kernels.load(PACKER.pack(next(PACKER.groups(Draw(r, None) for r in range(60)))))
-    with torch.no_grad():
-        first, second = net.readings(batch, kernels)
-        torch.testing.assert_close(first, second)
-        net.again.weight.normal_(0, 0.3)
-        same, other = net.readings(batch, kernels)
-    torch.testing.assert_close(first, same)
-    assert (second - other).abs().max() > 0.01
-
-
-def test_company_and_the_order_of_options_do_not_matter_to_a_second_reading() -> None:
-    net, kernels = second_reading(tiny()).eval(), Kernels(CPU, SHAPE)
-    assert net.again is not None
-    with torch.no_grad():
-        net.again.weight.normal_(0, 0.3)
-    rows = [int(r) for r in np.flatnonzero(ROWS.kind == 0)[:6]]
-    together = answer(net, kernels, THREES, rows)
-    for row, found in zip(rows, together, strict=True):
-        assert np.abs(answer(net, kernels, THREES, [row])[0].logits - found.logits).max() < 1e-4
-        order = np.random.default_rng(row).permutation(ROWS.options[row])
-        batch = kernels.load(THREES.pack([Draw(row, order)]))
-        with torch.no_grad():
-            turned = net(batch, kernels)[: len(order)].numpy()
-        assert np.abs(turned - found.logits[order]).max() < 1e-4
