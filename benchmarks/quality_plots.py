@@ -41,6 +41,7 @@ TRAINED = (
     "ensemble-3\n1,528M\n256,000",
     "ensemble-4\n1,739M\n297,000",
     "ensemble-5\n2,003M\n354,000",
+    "ensemble-6\n2,236M\n412,000",
 )
 
 
@@ -81,7 +82,7 @@ def sizes(path: Path) -> None:
 
 
 def curve(path: Path) -> None:
-    figure, axes = plt.subplots(figsize=(11, 3.8), layout="constrained")
+    figure, axes = plt.subplots(figsize=(12, 3.8), layout="constrained")
     places = range(len(TRAINED))
     for shade, (name, (reached, wanted)) in zip((INK, "#c0762b", "#4a5fa5"), CURVES.items(), strict=True):
         axes.axhline(wanted, linestyle=":", color=shade, linewidth=1)
@@ -90,7 +91,7 @@ def curve(path: Path) -> None:
         axes.annotate(
             f"{name}: {reached[-1]}", (places[-1], reached[-1]), beside, textcoords="offset points", color=shade
         )
-    axes.set(xlim=(-0.2, 10.6), ylim=(55, 93), ylabel="% right (dotted: wanted)")
+    axes.set(xlim=(-0.2, 11.8), ylim=(55, 93), ylabel="% right (dotted: wanted)")
     axes.set_xticks(places, TRAINED)
     _save(figure, path)
 

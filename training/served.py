@@ -3,7 +3,8 @@
     python -m training.served models/base/src/decided_model_base answers DATA/dev/*.jsonl.gz .training/jev.jsonl.gz
 
 writes `answers/NAME.npz` for each file and prints its figures. Files whose answers exist are left alone, so a run that
-broke off goes on, and two of them share the work with different files.
+broke off goes on, and two of them share the work with different files. The answers are those of a processor that
+multiplies bytes exactly, on any.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -22,10 +24,12 @@ from decided.engines.api import More
 from decided.engines.embedded.calibration import Scale
 from decided.engines.embedded.layout import KINDS
 from decided.engines.embedded.model import Embedded
+from decided.hardware import multiplies_bytes_exactly
 from training.archive import KEPT
 from training.calibrate import save_answers
 from training.data import asked, example, read_rows, split_of
 from training.metrics import Answer, Floats, report
+from training.unclipped import unclipped
 
 Row = dict[str, Any]
 
@@ -75,7 +79,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    model = Embedded(args.folder, False, args.threads)
+    with TemporaryDirectory() as room:
+        as_served = args.folder if multiplies_bytes_exactly() else unclipped(args.folder, Path(room, "model"))
+        model = Embedded(as_served, False, args.threads)
     for path in args.files:
         written = args.out / f"{name_of(path)}.npz"
         if written.exists():

@@ -14,11 +14,13 @@ import torch
 
 import decided
 from decided.engines.embedded.model import Embedded
+from decided.hardware import multiplies_bytes_exactly
 from training import export, restore
 from training.architecture import Architecture
 from training.metrics import probabilities
 from training.network import Network
 from training.served import answers, served
+from training.unclipped import unclipped
 from training.verify import difference, trained
 
 pytestmark = pytest.mark.torch
@@ -71,6 +73,19 @@ def test_the_graphs_in_eight_bits_come_close(made: tuple[Path, Network]) -> None
     folder, _ = made
     exact, eight = (list(served(Embedded(folder, exact=way, threads=1), ROWS)) for way in (True, False))
     assert 0 < difference(exact, eight).max() < 0.2
+
+
+def test_unsigned_weights_say_what_signed_ones_say_where_sums_are_not_clipped(
+    made: tuple[Path, Network], tmp_path: Path
+) -> None:
+    folder, _ = made
+    copy = unclipped(folder, tmp_path / "copy")
+    assert (copy / "weights.bin").read_bytes() != (folder / "weights.bin").read_bytes()
+    ways = ((folder, True), (folder, False), (copy, False))
+    exact, signed, unsigned = (list(served(Embedded(at, exact=way, threads=1), ROWS)) for at, way in ways)
+    if multiplies_bytes_exactly():
+        assert difference(signed, unsigned).max() < 1e-6
+    assert 0 < difference(exact, unsigned).max() < 0.2
 
 
 def test_what_is_served_can_be_judged_as_the_network_is(made: tuple[Path, Network]) -> None:
