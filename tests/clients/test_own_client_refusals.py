@@ -95,8 +95,8 @@ def test_a_command_refuses_such_a_key_in_one_sentence() -> None:
         text=True,
         env={**os.environ, "SERVICE_API_KEY": "sekrét", "PYTHONIOENCODING": "utf-8"},
     )
-    said = "decided: the server at http://127.0.0.1:9: api_key must be printable ASCII text without white space around it\n"
-    assert (done.stdout, done.stderr) == ("", said)
+    said = "the server at http://127.0.0.1:9: api_key must be printable ASCII text without white space around it"
+    assert (done.stdout, done.stderr) == ("", f"decided: {said}\n")
 
 
 # --- what is asked ---
