@@ -26,7 +26,7 @@ RIVALS = {  # published: parameters in millions, accuracy on JevBench-240
 GUESSING = 39.8
 RELEASED = {"decided-small-7": (33.0, 78.8), "base-9": (110.0, 83.4), "decided-ensemble-6": (143.0, 83.5)}
 ABOVE = ("Von 1.3", "decided-ensemble-6")  # the others have their names below
-CURVES = {  # of each release, float weights up to base-3, then in 8 bits as served (ensemble-6's tasks in float); and what we want
+CURVES = {  # of each release, in 8 bits from base-4 on (tasks of ensemble-6: float weights), and what we want
     "everyday questions": ((80.8, 86.3, 88.8, 90.8, 90.4, 90.0, 91.2, 91.7, 91.3, 93.8), 90.0),
     "JevBench-240": ((79.5, 81.3, 81.5, 81.6, 82.7, 83.6, 84.0, 84.0, 83.6, 83.5), 85.0),
     "18 tasks never trained on": ((57.0, 58.1, 59.4, 59.6, 60.8, 60.9, 62.8, 62.7, 63.8, 63.4), 62.0),
