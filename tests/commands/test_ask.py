@@ -177,7 +177,7 @@ def test_the_key_of_a_server(decided: Run, monkeypatch: pytest.MonkeyPatch) -> N
         (["x", "--noul", ""], 2, "a noul needs instructions"),
         (["x", *ANGRY, "--model", "nothing"], 3, "unknown kind"),
         (["x", *ANGRY, "--server", "http://127.0.0.1:9", "--log-level", "loud"], 2, "--log-level"),
-        (["x", *ANGRY, "--server", "no address"], 3, "--server no address"),
+        (["x", *ANGRY, "--server", "no address"], 3, "the server at no address: base_url must be"),
         (["x", *ANGRY, *SERVER, "--model", "embedded:small"], 2, "--server and --model exclude each other"),
         (["x", *ANGRY, *SERVER, "--temperature", "2", "--dtype", "int8"], 2, "--server and --dtype, --temperature "),
         (["x", *ANGRY, *SERVER, "--log-level", "error"], 3, "unreachable"),
