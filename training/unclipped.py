@@ -1,8 +1,8 @@
 """A copy of an exported model that any x86 runs as one with VNNI does.
 
 Without VNNI, sums of products of unsigned and signed bytes are added up in 16 bits, and clipped. Products of unsigned
-bytes are not: so weights are moved by 128, and the graph is told that 128 is their zero. The sums are the same, but
-slower than float32 would be; it is for measuring what other machines serve, not for serving.
+bytes are not: so weights are moved by 128, and the graph is told that 128 is their zero. The sums are the same, but no
+faster than float32; it is for measuring what other machines serve, not for serving.
 """
 
 from __future__ import annotations
