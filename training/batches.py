@@ -24,11 +24,12 @@ from training.archive import HAND_WRITTEN, TRAIN, Archive, Ints
 BLOCK = 64  # granularity of the sparse attention; kernels may take larger squares
 GROUPS = {  # beginnings of task names, the first that fits, and their shares of the draws
     f"{HAND_WRITTEN}twins-": 0.27,
-    HAND_WRITTEN: 0.16,
+    HAND_WRITTEN: 0.15,
     "story/scene": 0.04,
-    "story/pattern": 0.07,
-    "story/": 0.06,
-    "": 0.4,
+    "story/pattern": 0.06,
+    "story/": 0.05,
+    "gen/": 0.08,
+    "": 0.35,
 }
 KIND_WEIGHT = (1.0, 2.5, 1.3)  # choice, score, noul: score is 8 % of the rows and the hardest to learn
 HAND_KIND_WEIGHT = (1.0, 1.8, 1.0)

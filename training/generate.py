@@ -39,7 +39,7 @@ def row(task: str, state: object, kind: str, ask: str, answer: object, criteria:
     return {"task": f"gen/{task}", "state": state, "question": question, "answer": answer}
 
 
-def _yes_no(rng: random.Random, task: str, state: object, ask: str, answer: bool) -> Row:
+def yes_no(rng: random.Random, task: str, state: object, ask: str, answer: bool) -> Row:
     """Mostly a noul; sometimes the same question as a two-way choice."""
     if rng.random() < 0.85:
         return row(task, state, "noul", ask, answer)
@@ -49,6 +49,12 @@ def _yes_no(rng: random.Random, task: str, state: object, ask: str, answer: bool
     return row(task, state, "choice", ask, yes if answer else no, dict(items))
 
 
+def one_of(rng: random.Random, task: str, state: object, ask: str, answer: str, options: list[str]) -> Row:
+    """A choice among names, in any order."""
+    rng.shuffle(options)
+    return row(task, state, "choice", ask, answer, dict.fromkeys(options, ""))
+
+
 def fact(rng: random.Random) -> Row:
     noun, record, want = rng.choice(NOUNS), draw_record(rng, rng.randint(3, 9)), rng.random() < 0.5
     made = atom(rng, record, want)
@@ -56,8 +62,8 @@ def fact(rng: random.Random) -> Row:
     if rng.random() < 0.3:  # the negated wrapper turns the answer round
         denials = ("Is it false that {}?", "Would it be wrong to say that {}?", "Is this statement incorrect: {}?")
         ask = rng.choice(denials)
-        return _yes_no(rng, "fact", show(rng, noun, record), ask.format(made.clause), not want)
-    return _yes_no(rng, "fact", show(rng, noun, record), ask, want)
+        return yes_no(rng, "fact", show(rng, noun, record), ask.format(made.clause), not want)
+    return yes_no(rng, "fact", show(rng, noun, record), ask, want)
 
 
 def compound(rng: random.Random) -> Row:
@@ -77,7 +83,7 @@ def compound(rng: random.Random) -> Row:
             (f"Is it the case that {a} but not that {b}?", truths[0] and not truths[1]),
         ]
     ask, answer = rng.choice(forms)
-    return _yes_no(rng, "compound", show(rng, noun, record), ask.format("; ".join(clauses)), answer)
+    return yes_no(rng, "compound", show(rng, noun, record), ask.format("; ".join(clauses)), answer)
 
 
 def policy(rng: random.Random) -> Row:
@@ -167,7 +173,7 @@ def claim(rng: random.Random) -> Row:
     rng.shuffle(items)
     if rng.random() < 0.25:
         there = verdict != "open"
-        return _yes_no(rng, "claim", show(rng, noun, seen), f"Does the text say anything about the {name}?", there)
+        return yes_no(rng, "claim", show(rng, noun, seen), f"Does the text say anything about the {name}?", there)
     body = show(rng, noun, seen)
     if rng.random() < 0.5:
         state = {"claim": made.clause, "evidence": body}
@@ -211,14 +217,14 @@ def table(rng: random.Random) -> Row:
             if form == 0:
                 return row("table", state, "choice", f"Which one has the {side} {name}?", gold, dict.fromkeys(rows, ""))
             said = gold if rng.random() < 0.5 else rng.choice([i for i in rows if i != gold])
-            return _yes_no(rng, "table", state, f"Is this true? {said} has the {side} {name}.", said == gold)
+            return yes_no(rng, "table", state, f"Is this true? {said} has the {side} {name}.", said == gold)
     if form == 2 and numeric:
         name = rng.choice(numeric)
         a, b = rng.sample(list(rows), 2)
         x, y = int(str(rows[a][name])), int(str(rows[b][name]))
         if x != y:
             word = rng.choice(("higher", "larger"))
-            return _yes_no(rng, "table", state, f"Is the {name} of {a} {word} than that of {b}?", x > y)
+            return yes_no(rng, "table", state, f"Is the {name} of {a} {word} than that of {b}?", x > y)
     name = rng.choice(list(next(iter(rows.values()))))
     return _quantified(rng, state, rows, name)
 
@@ -237,7 +243,7 @@ def _quantified(rng: random.Random, state: object, rows: dict[str, Record], name
     ask, answer = rng.choice(forms)
     if answer is None:
         answer = int(ask.split()[1]) == held
-    return _yes_no(rng, "table", state, ask, bool(answer))
+    return yes_no(rng, "table", state, ask, bool(answer))
 
 
 def long(rng: random.Random) -> Row:
@@ -248,7 +254,7 @@ def long(rng: random.Random) -> Row:
     ident = rng.choice(list(rows))
     if rng.random() < 0.5:
         want = rng.random() < 0.5
-        return _yes_no(rng, "long", state, f"For {ident}: {atom(rng, rows[ident], want).ask}", want)
+        return yes_no(rng, "long", state, f"For {ident}: {atom(rng, rows[ident], want).ask}", want)
     name = rng.choice(list(rows[ident]))
     pool = sorted({plain(name, r[name]) for r in rows.values()})
     gold = plain(name, rows[ident][name])
