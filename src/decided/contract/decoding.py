@@ -31,6 +31,12 @@ from decided.errors import Invalid, Unreadable
 UNSERVED_PARTS = frozenset({"assets", "images", "audio", "videos"})
 
 _TYPES: dict[str, type[Question]] = {"choice": Choice, "score": Score, "noul": Noul}
+_CRITERIA: dict[str, tuple[Any, str]] = {
+    "choice": (dict, 'an object of at least one option, each described or null: {"bill": "an invoice", "other": null}'),
+    "score": (list, 'an array of at least one level, the lowest first: ["low", "medium", "high"]'),
+    "noul": (dict | None, "left out, or an object that describes 'true' and 'false'"),
+}
+"""What criteria may be, and how to say so: a list of options is what many try first."""
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 _decode_questions: Callable[[bytes], dict[str, Question]] = msgspec.json.Decoder(dict[str, Question]).decode
 
@@ -173,8 +179,10 @@ def _read_alone(name: str, value: object, max_options: int) -> Question:
     if kind not in _TYPES:
         served = "'choice', 'score' and 'noul'"
         raise _refused(name, f"this service answers questions of type {served}, not {quote(kind)}")
-    criteria = value.get("criteria")
-    if kind != "noul" and isinstance(criteria, dict | list) and len(criteria) > max_options:
+    criteria, (form, told) = value.get("criteria"), _CRITERIA[kind]
+    if not isinstance(criteria, form) or (kind != "noul" and not criteria):
+        raise _refused(name, f"the 'criteria' of a {kind} must be {told}")
+    if kind != "noul" and len(criteria) > max_options:
         raise _refused(name, f"too many options: {len(criteria)}, at most {max_options}")
     try:
         question: Question = msgspec.convert(value, _TYPES[kind])
