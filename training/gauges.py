@@ -6,7 +6,7 @@ import random
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from training.generate import Row, one_of, row, yes_no
+from training.rows import Row, one_of, row, yes_no
 
 NONE = ("none", "none of them", "nothing", "all fine")
 

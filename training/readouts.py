@@ -7,16 +7,12 @@ Allowed?"
 
 from __future__ import annotations
 
-import argparse
-import gzip
-import json
 import random
 from collections.abc import Callable
 from datetime import date, timedelta
-from pathlib import Path
 
 from training.gauges import NONE, gauge
-from training.generate import Row, one_of, row, yes_no
+from training.rows import Row, one_of, row, write, yes_no
 
 NAMES = ("bob", "eve", "Ana", "m.okafor", "Lena", "svc-backup", "Priya", "jonas", "Kofi", "u-2231", "Mei", "tariq")
 ROLES = ("guest", "viewer", "editor", "member", "admin", "owner", "auditor", "manager", "trainee", "nurse", "teacher")
@@ -241,18 +237,5 @@ FAMILIES: dict[Callable[[random.Random], Row], int] = {
 }  # fmt: skip
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("out", type=Path, help="a .jsonl.gz file")
-    parser.add_argument("--seed", type=int, default=11)
-    parser.add_argument("--share", type=float, default=1.0, help="make this share of the usual number of rows")
-    args = parser.parse_args()
-    rng = random.Random(args.seed)
-    with gzip.open(args.out, "wt", encoding="utf-8") as out:
-        for family, size in FAMILIES.items():
-            for _ in range(int(size * args.share)):
-                out.write(json.dumps(family(rng), ensure_ascii=False) + "\n")
-
-
 if __name__ == "__main__":
-    main()
+    write(FAMILIES, __doc__ or "")

@@ -11,8 +11,8 @@ import pytest
 
 from training.data import example
 from training.gauges import NONE, gauge
-from training.generate import Row
 from training.readouts import FAMILIES, SPANS, change, checks, delivery, form, hours, limit, permission, window
+from training.rows import Row
 
 ROWS = 400
 CAPS = {"limit", "quota", "seats", "requests_per_minute", "max_weight_kg", "budget", "in_stock", "speed_limit",
