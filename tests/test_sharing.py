@@ -18,8 +18,8 @@ from decided.serving.worker import Worker
 from tests.spec.checks import bytes_for, eventually, in_flight, refused, served
 from tests.spec.wire import Wire, message
 from tests.support.gate import Gate
+from tests.support.gated_model import THREE, GatedModel, busy, run, until
 from tests.support.server import Server, running_server
-from tests.test_worker import THREE, GatedModel, busy, run, until
 
 FLOOD, OTHER = Caller("flood"), Caller("other")
 

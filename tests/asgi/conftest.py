@@ -1,9 +1,12 @@
-"""The application sets up logging where nobody has: here nobody has, whatever ran in this process before."""
+"""The fake model, and logging as in a process where nobody has set it up: the application does so then."""
 
 import logging
 from collections.abc import Iterator
 
 import pytest
+
+from decided.engines.api import KINDS
+from tests.support.fake_model import FakeModel
 
 
 @pytest.fixture(autouse=True)
@@ -16,3 +19,10 @@ def unconfigured_logging() -> Iterator[None]:
     for logger, (handlers, level) in zip(loggers, before, strict=True):
         logger.handlers[:] = handlers
         logger.setLevel(level)
+
+
+@pytest.fixture(autouse=True)
+def fake_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fake model, which takes one question at a time."""
+    monkeypatch.setitem(KINDS, "fake", "tests.support.fake_model")
+    monkeypatch.setattr(FakeModel, "token_budget", 10)

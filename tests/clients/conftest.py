@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from decided import Client
 from tests.clients.common import KEY
+from tests.clients.own import Make, Waiting
 from tests.support.server import Server, running_server
 
 
@@ -33,3 +35,18 @@ def tight() -> Iterator[Server]:
     """A server with a single place."""
     with running_server("--max-in-flight", "1") as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def small() -> Iterator[Server]:
+    """A server that requires KEY, with one place and a low body limit."""
+    env = {"SERVICE_API_KEY": KEY, "SERVICE_MAX_BODY_BYTES": "2000"}
+    with running_server("--max-in-flight", "1", env=env) as running:
+        yield running
+
+
+@pytest.fixture(params=[Client, Waiting], ids=["sync", "async"])
+def make(request: pytest.FixtureRequest) -> Make:
+    """Our own client, of either kind."""
+    kind: Make = request.param
+    return kind

@@ -15,17 +15,11 @@ import pytest
 from decided import AsyncClient, Client, ClientError, Noul
 from decided.client.protocol import ServerReply, Tries, models, response
 from tests.clients.common import KEY
-from tests.clients.test_own_client import ANSWER, YES, Make, Waiting, answering
+from tests.clients.own import ANSWER, YES, Make, answering
 from tests.support.scripted_server import Scripted
 from tests.support.server import Server
 
 NOWHERE = "http://127.0.0.1:9"
-
-
-@pytest.fixture(params=[Client, Waiting], ids=["sync", "async"])
-def make(request: pytest.FixtureRequest) -> Make:
-    kind: Make = request.param
-    return kind
 
 
 # --- at construction ---
