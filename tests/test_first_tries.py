@@ -15,8 +15,8 @@ RUN = 5
 
 
 def rows() -> list[dict[str, Any]]:
-    lines = (ROOT / "benchmarks/first_tries.jsonl").read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines]
+    files = [ROOT / f"benchmarks/{name}_tries.jsonl" for name in ("first", "second")]
+    return [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def runs(state: object) -> Iterator[tuple[str, ...]]:

@@ -28,8 +28,8 @@ GROUPS = {  # beginnings of task names, the first that fits, and their shares of
     "story/scene": 0.04,
     "story/pattern": 0.06,
     "story/": 0.05,
-    "gen/": 0.08,
-    "": 0.35,
+    "gen/": 0.11,
+    "": 0.32,
 }
 KIND_WEIGHT = (1.0, 2.5, 1.3)  # choice, score, noul: score is 8 % of the rows and the hardest to learn
 HAND_KIND_WEIGHT = (1.0, 1.8, 1.0)
