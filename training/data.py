@@ -30,7 +30,7 @@ from training.variants import variant
 STATE_TOKENS = 3060  # six windows: longer states are rare in the data
 STATE_CHARACTERS = 16_000
 HELD_OUT_SHARE = 20  # one training task in 20, and one hand-written state in 20
-VARIANTS = 8  # of a hand-written row, itself counted
+VARIANTS = 5  # of a hand-written row, itself counted
 
 
 class Example(NamedTuple):

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from tests.support.server import ROOT
 from training.archive import HELD_OUT, KEPT, TRAIN, Archive, joined
-from training.data import build, example, read_rows, split_of, training_rows
+from training.data import VARIANTS, build, example, read_rows, split_of, training_rows
 from training.weights import load, mix, put_together, save, take_apart
 
 NOUL = {"type": "noul", "instructions": "is it so"}
@@ -85,7 +85,7 @@ def test_only_trained_hand_written_rows_have_variants(tmp_path: Path) -> None:
     found = list(training_rows(path))
     kept = [made["state"] for made, split in found if split == KEPT]
     assert len(kept) == len(set(kept)) > 0
-    assert len(found) == len(kept) + 8 * (200 - len(kept))
+    assert len(found) == len(kept) + VARIANTS * (200 - len(kept))
 
 
 def test_a_text_is_kept_once(tokenizer: Path) -> None:
