@@ -26,7 +26,7 @@ IMAGES = ROOT / "docs" / "images"
 SCALE = 1.5
 MARGIN = 16
 COLOURS = 128
-EVERY = 8  # of the questions that no model learnt from: a minute, not ten
+EVERY = 24  # of the questions that no model learnt from: minutes, not an hour
 
 
 class Picture(NamedTuple):
