@@ -79,7 +79,10 @@ def main() -> None:
     for share, network in means(args.start, args.weights, args.shares):
         network.to(device)
         for split in args.splits:
-            answers = answer(network, kernels, packer, chosen_rows(archive, SPLITS[split], args.rows))
+            rows = chosen_rows(archive, SPLITS[split], args.rows)
+            if not rows:
+                continue
+            answers = answer(network, kernels, packer, rows)
             found = report(answers)
             print(f"{args.weights.stem}{share} {split}: {found.line()}")
             print(" ".join(f"{t}={v:.3f}" for t, v in found.tasks.items()), flush=True)
