@@ -15,7 +15,7 @@ RUN = 5
 
 
 def rows() -> list[dict[str, Any]]:
-    files = [ROOT / f"benchmarks/{name}_tries.jsonl" for name in ("first", "second")]
+    files = [ROOT / f"benchmarks/{name}_tries.jsonl" for name in ("first", "second", "third")]
     return [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
 
 
