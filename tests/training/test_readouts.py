@@ -7,11 +7,8 @@ from collections.abc import Callable
 from datetime import date, datetime
 from typing import Any
 
-import pytest
-
-from training.data import example
 from training.gauges import NONE, gauge
-from training.readouts import FAMILIES, SPANS, change, checks, delivery, form, hours, limit, permission, window
+from training.readouts import SPANS, change, checks, delivery, form, hours, limit, permission, window
 from training.rows import Row
 
 ROWS = 400
@@ -46,16 +43,6 @@ def values(state: Any) -> dict[str, float]:
         return {entry["name"]: amount(entry["value"]) for entry in state}
     inner = next((part for part in state.values() if isinstance(part, dict)), state)
     return {name: amount(value) for name, value in inner.items()}
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_every_question_has_its_answer_among_its_options_and_both_answers_occur(
-    family: Callable[[random.Random], Row],
-) -> None:
-    rows = made(family)
-    assert all(example(row) is not None for row in rows)
-    yes = Counter(row["answer"] for row in rows if row["question"]["type"] == "noul")
-    assert min(yes[True], yes[False]) > 0.25 * yes.total()
 
 
 def test_the_largest_and_the_smallest_of_a_gauge_are_so() -> None:

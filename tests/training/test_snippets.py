@@ -2,16 +2,12 @@
 
 import random
 import re
-from collections import Counter
-from collections.abc import Callable
 from itertools import product
 from typing import Any
 
 import pytest
 
-from training.data import example
-from training.rows import Row
-from training.snippets import COMMANDS, FAMILIES, FUNCTIONS, Function, command, function, loop
+from training.snippets import COMMANDS, FUNCTIONS, Function, command, function, loop
 
 ROWS = 400
 YES = {"yes", "true", "holds", True}
@@ -56,17 +52,6 @@ def test_right_bodies_agree_and_wrong_ones_do_not(made: Function) -> None:
         assert all(other == first for other in others)
     for body in made.wrong:
         assert all(outcomes(made, body) != right for right in (first, *others)), body
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_every_question_has_its_answer_among_its_options_and_both_answers_occur(
-    family: Callable[[random.Random], Row],
-) -> None:
-    rng = random.Random(5)
-    rows: list[dict[str, Any]] = [family(rng) for _ in range(ROWS)]
-    assert all(example(row) is not None for row in rows)
-    yes = Counter(row["answer"] for row in rows if row["question"]["type"] == "noul")
-    assert min(yes[True], yes[False]) > 0.25 * yes.total()
 
 
 def test_a_function_is_called_right_where_its_body_is_one_of_the_right_ones() -> None:
