@@ -50,18 +50,23 @@ def asked(question: dict[str, Any]) -> Question:
     return found
 
 
-def example(row: dict[str, Any]) -> Example | None:
-    """The row as texts, or None when its answer is not one of its options."""
-    question = row["question"]
-    kind, criteria = question["type"], question.get("criteria")
+def place(row: dict[str, Any]) -> int | None:
+    """The place of the row's answer among its options, or None when it is not one of them."""
+    kind, criteria = row["question"]["type"], row["question"].get("criteria")
     names: list[object] = [False, True]
     if kind != "noul":
         names = list(criteria if kind == "choice" else range(len(criteria)))
-    if row["answer"] not in names:
+    return names.index(row["answer"]) if row["answer"] in names else None
+
+
+def example(row: dict[str, Any]) -> Example | None:
+    """The row as texts, or None when its answer is not one of its options."""
+    gold = place(row)
+    if gold is None:
         return None
-    shown = render(asked(question))
+    shown = render(asked(row["question"]))
     texts = [compact(row["state"])[:STATE_CHARACTERS], shown.instructions, *shown.options]
-    return Example(row["task"], KINDS.index(kind), texts, names.index(row["answer"]))
+    return Example(row["task"], KINDS.index(row["question"]["type"]), texts, gold)
 
 
 def _one_in_20(text: str) -> bool:

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from tests.support.server import ROOT
 from training.archive import HELD_OUT, KEPT, TRAIN, Archive, joined
-from training.data import VARIANTS, build, example, read_rows, split_of, training_rows
+from training.data import VARIANTS, asked, build, place, read_rows, split_of, training_rows
 from training.weights import load, mix, put_together, save, take_apart
 
 NOUL = {"type": "noul", "instructions": "is it so"}
@@ -66,8 +66,9 @@ def test_an_answer_for_each_version_is_asked_for(tmp_path: Path) -> None:
 
 def test_every_hand_written_answer_is_an_option() -> None:
     for path in (ROOT / "training" / "everyday").glob("*.jsonl"):
-        wrong = [found for found in read_rows(path) if example(found) is None]
-        assert not wrong, (path.name, wrong[0])
+        for found in read_rows(path):
+            assert place(found) is not None, (path.name, found)
+            asked(found["question"])  # raises where it is no question
 
 
 def test_some_states_of_hand_written_tasks_and_some_whole_tasks_are_kept() -> None:
