@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -30,13 +31,13 @@ FUNCTIONS = (
     Function("negate", "x", ("-x", "0 - x"), ("x", "abs(x)", "1 / x")),
     Function("increment", "n", ("n + 1",), ("n - 1", "n", "n + n")),
     Function("decrement", "n", ("n - 1",), ("n + 1", "-n")),
-    Function("is_odd", "n", ("n % 2 == 1", "n % 2 != 0"), ("n % 2 == 0", "n % 3 == 1", "n > 1")),
+    Function("is_odd", "n", ("n % 2 != 0", "abs(n) % 2 == 1"), ("n % 2 == 0", "n % 3 == 1", "n > 1")),
     Function("is_positive", "x", ("x > 0", "0 < x"), ("x < 0", "x == 0", "x != 0")),
     Function("is_negative", "x", ("x < 0",), ("x > 0", "x <= 1")),
     Function(
         "is_empty", "items", ("len(items) == 0", "not items"), ("len(items) > 0", "items is not None", "bool(items)")
     ),
-    Function("is_adult", "age", ("age >= 18", "not age < 18"), ("age < 18", "age >= 8", "age == 18")),
+    Function("is_adult", "age", ("age >= 18", "not (age < 18)"), ("age < 18", "age >= 8", "age == 18")),
     Function("larger", "a, b", ("max(a, b)", "a if a > b else b"), ("min(a, b)", "b if a > b else a", "a")),
     Function("smaller", "a, b", ("min(a, b)", "b if b < a else a"), ("max(a, b)", "a + b")),
     Function("average", "xs", ("sum(xs) / len(xs)",), ("sum(xs)", "len(xs) / sum(xs)", "max(xs)")),
@@ -89,37 +90,12 @@ FUNCTIONS = (
     ),
 )
 JS = {" == ": " === ", " != ": " !== ", " and ": " && ", " or ": " || ", "not ": "!"}
-PYTHON_ONLY = (
-    "sum(",
-    "len(",
-    "max(",
-    "min(",
-    " in ",
-    "[::",
-    "[-",
-    ".upper",
-    ".lower",
-    ".strip",
-    "f'",
-    " if ",
-    "sorted(",
-    "join(",
-    "abs(",
-    "bool(",
-    " is ",
-    "not items",
-    "startswith",
-    "endswith",
-    "[:",
-    ".title",
-    ".split",
-    "list(",
-)
+PYTHON_ONLY = re.compile(r"[\['.]|\w\(|\b(in|if|is|not items)\b")
 
 
 def _code(rng: random.Random, made: Function, body: str) -> str:
     """In Python, or where the body is the same in both, in JavaScript."""
-    if rng.random() < 0.35 and not any(part in body for part in PYTHON_ONLY):
+    if rng.random() < 0.35 and not PYTHON_ONLY.search(body):
         for old, new in JS.items():
             body = body.replace(old, new)
         camel = made.name.split("_")[0] + "".join(part.capitalize() for part in made.name.split("_")[1:])
@@ -173,17 +149,15 @@ COMMANDS = (
     Command("rm -rf build/", "deletes a folder", True, True),
     Command("rm report.csv", "deletes a file", True, True),
     Command("mkdir backup", "makes a folder", True, False),
-    Command("cp a.txt b.txt", "copies a file", True, False),
-    Command("mv old.txt new.txt", "renames a file", True, False),
+    Command("cp -n a.txt b.txt", "copies a file", True, False),
+    Command("mv -n old.txt new.txt", "renames a file", True, False),
     Command("grep -n error app.log", "searches in a file", False, False),
     Command("tail -f app.log", "shows the end of a file", False, False),
     Command("wc -l data.csv", "counts lines", False, False),
     Command("chmod +x run.sh", "makes a file executable", True, False),
-    Command("kill 4182", "ends a process", True, False),
     Command("ps aux", "lists processes", False, False),
     Command("df -h", "shows free disk space", False, False),
     Command("ping example.org", "tests whether a host answers", False, False),
-    Command("sudo shutdown -h now", "turns the machine off", True, False),
     Command("mkfs.ext4 /dev/sdb1", "formats a disk", True, True),
     Command("dd if=/dev/zero of=/dev/sda", "overwrites a disk", True, True),
     Command("find . -name '*.log' -delete", "deletes files", True, True),
@@ -208,7 +182,6 @@ COMMANDS = (
     Command("DELETE FROM sessions WHERE expired", "deletes rows", True, True),
     Command("TRUNCATE TABLE events", "empties a table", True, True),
     Command("UPDATE products SET price = 0", "changes every row", True, True),
-    Command("UPDATE users SET active = true WHERE id = 7", "changes a row", True, False),
     Command("CREATE TABLE logs (id int)", "makes a table", True, False),
     Command("CREATE INDEX ON users (email)", "makes an index", True, False),
     Command("ALTER TABLE users ADD COLUMN age int", "adds a column", True, False),

@@ -59,6 +59,7 @@ def test_a_statement_is_called_true_where_it_is() -> None:
 
 
 def test_the_larger_of_two_is_further_on_in_its_order() -> None:
+    seen = 0
     for row in made(order):
         ask = row["question"]["instructions"]
         if not ask.startswith("Which is"):
@@ -67,3 +68,5 @@ def test_the_larger_of_two_is_further_on_in_its_order() -> None:
         (known,) = (o for o in FACTS.orders.values() if word in (*o.more, *o.less) and row["answer"] in o.items)
         options = sorted(row["question"]["criteria"], key=known.items.index)
         assert row["answer"] == options[1 if word in known.more else 0]
+        seen += 1
+    assert seen > 100
