@@ -122,8 +122,10 @@ def _read_yaml(content: bytes) -> tuple[dict[str, Any], dict[str, int]]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f"line {mark.line + 1}: " if mark is not None else ""
-        hint = "; a text with one of ? : , # { } [ ] in it needs quotes around it"
-        raise ValueError(f"{line}not valid YAML: {error.problem or error.context}{hint}") from None
+        problem = error.problem or error.context or ""
+        quotes = "a text with one of ? : , # { } [ ] in it needs quotes around it"
+        hint = "indent with spaces, not tabs" if "'\\t'" in problem else quotes
+        raise ValueError(f"{line}not valid YAML: {problem}; {hint}") from None
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"not valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(found, dict):

@@ -202,6 +202,7 @@ def test_mistakes_have_a_message_and_a_code(decided: Run, arguments: list[str], 
     [
         ("- a list", "must map names to questions"),
         ("a: [", "not valid YAML"),
+        ("a:\n\ttype: noul", "cannot start any token; indent with spaces, not tabs"),
         ("a: {type: noul, instructions: x}\na: {type: noul, instructions: y}", "line 1: duplicate key"),
         ("a: {type: box}", 'question "a"'),
         ("a:\n  type: noul\n  instruction: x", 'line 1: question "a": unknown field "instruction": did you mean'),
