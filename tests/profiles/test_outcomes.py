@@ -249,6 +249,20 @@ def test_large_questions_are_not_remembered_for_nothing(tmp_path: Path, monkeypa
         kept.record("", OutcomesRequest("r15", {"q": True}))
 
 
+def test_a_busy_client_has_its_own_answers_forgotten_and_not_those_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger, "MOST_REMEMBERED_BYTES", 10 * 2100)
+    kept = Ledger(tmp_path / "o.jsonl", FakeModel.card, False)
+    for client, count in (("shop", 3), ("ci", 50)):
+        for number in range(count):
+            kept.remember(client, f"r{number}", 0, {"q": Noul("?")}, Verdict([[1.0, 2.0]], 1), "text")
+    for client, request_id in (("shop", "r0"), ("shop", "r2"), ("ci", "r49"), ("ci", "r44")):
+        assert kept.record(client, OutcomesRequest(request_id, {"q": True}))[0].recorded == 1
+    with pytest.raises(UnknownRequest):
+        kept.record("ci", OutcomesRequest("r40", {"q": True}))
+
+
 def test_memory_and_file_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger, "MOST_REMEMBERED_BYTES", 10 * 2100)
     monkeypatch.setattr(ledger, "MOST_FILE_BYTES", 1000)

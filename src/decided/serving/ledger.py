@@ -6,7 +6,7 @@ them. When the truth comes, both are written as a line, from which `decided teac
 
 import base64
 import time
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -65,15 +65,31 @@ class _Remembered(NamedTuple):
     size: int
 
 
+class _Shelf:
+    """What one client's requests were answered, by request id and index, the oldest first."""
+
+    def __init__(self) -> None:
+        self.entries: OrderedDict[tuple[str, int], _Remembered] = OrderedDict()
+        self.size = 0
+
+    def put(self, key: tuple[str, int], entry: _Remembered) -> None:
+        known = self.entries.pop(key, None)
+        self.size += entry.size - (known.size if known else 0)
+        self.entries[key] = entry
+
+    def drop_oldest(self) -> None:
+        self.size -= self.entries.popitem(last=False)[1].size
+
+
 class Ledger:
-    """Remembers answers by client and request id, the oldest forgotten first, and writes down outcomes."""
+    """Remembers answers by client and request id, and writes down outcomes. When there is no room, whoever has most of
+    it makes some, so that a busy client cannot have the answers of others forgotten."""
 
     def __init__(self, path: Path, card: ModelCard, keep_texts: bool) -> None:
         self.keep_texts = keep_texts
         self._path = path
         self._card = card
-        self._remembered: OrderedDict[tuple[str, str, int], _Remembered] = OrderedDict()
-        self._bytes = 0
+        self._shelves: dict[str, _Shelf] = defaultdict(_Shelf)
         self._asked_last: tuple[Mapping[str, Question], int] = ({}, 0)  # the states of a batch share their questions
         try:
             with path.open("ab"):
@@ -86,25 +102,19 @@ class Ledger:
     ) -> None:
         kept = state if self.keep_texts else ""
         size = _ENTRY_BYTES + self._size_of(questions) + _size_of_verdict(verdict) + len(kept)
-        entry = _Remembered(questions, verdict, kept, {}, size)
-        self._forget(self._remembered.pop((client, request_id, index), None))
-        self._remembered[client, request_id, index] = entry
-        self._bytes += entry.size
-        while self._bytes > MOST_REMEMBERED_BYTES:
-            self._forget(self._remembered.popitem(last=False)[1])
+        self._shelves[client].put((request_id, index), _Remembered(questions, verdict, kept, {}, size))
+        while sum(shelf.size for shelf in self._shelves.values()) > MOST_REMEMBERED_BYTES:
+            max(self._shelves.values(), key=lambda shelf: shelf.size).drop_oldest()
 
     def _size_of(self, questions: Mapping[str, Question]) -> int:
         if questions is not self._asked_last[0]:
             self._asked_last = questions, _WORDS * len(encode(questions))
         return self._asked_last[1]
 
-    def _forget(self, entry: _Remembered | None) -> None:
-        if entry is not None:
-            self._bytes -= entry.size
-
     def record(self, client: str, told: OutcomesRequest) -> tuple[OutcomesReceipt, list[Settled]]:
         """Write down what is new. All of it is, or none: a name or an answer that is wrong is refused before."""
-        entry = self._remembered.get((client, told.request_id, told.index))
+        shelf = self._shelves.get(client)
+        entry = shelf.entries.get((told.request_id, told.index)) if shelf else None
         if entry is None:
             raise UnknownRequest(told.request_id)
         names = list(entry.questions)

@@ -15,6 +15,7 @@ DEFAULT_CLIENT = "default"
 """The client of a key without a name."""
 _NAME = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _HASHED = b"sha256:"
+_LEAST_BASE64 = 16
 
 
 class Key(NamedTuple):
@@ -89,14 +90,16 @@ def _read(path: Path) -> list[Key]:
 
 def _key(number: int, line: bytes) -> Key:
     name, key = DEFAULT_CLIENT, line
-    if b"=" in line.rstrip(b"="):  # those that base64 ends with are part of a key, and not the end of a name
+    if _has_name(line):
         before, _, key = line.partition(b"=")
         if not _NAME.fullmatch(before):
             raise SettingsError(
-                f"SERVICE_API_KEY_FILE, line {number}: what stands before the = is no name: "
+                f"SERVICE_API_KEY_FILE, line {number}: what stands before the = is not a name: "
                 "a name has up to 64 letters, digits, '.', '_' and '-'"
             )
         name, key = before.decode(), key.strip()
+        if not key:
+            raise SettingsError(f"SERVICE_API_KEY_FILE, line {number}: there is no key after the =")
     if not key.startswith(_HASHED):
         return Key(_digest(key), Caller(name))
     try:
@@ -106,3 +109,11 @@ def _key(number: int, line: bytes) -> Key:
     if len(digest) != hashlib.sha256().digest_size:
         raise SettingsError(f"SERVICE_API_KEY_FILE, line {number}: after sha256: must come 64 hexadecimal digits")
     return Key(digest, Caller(name))
+
+
+def _has_name(line: bytes) -> bool:
+    """Whether its `=` ends a name. Those that base64 ends with are part of a key; a name whose key is missing, as when
+    a variable was empty, must not become one."""
+    if not line.endswith(b"=") or line.endswith(b"=="):
+        return b"=" in line.rstrip(b"=")
+    return b"=" in line[:-1] or len(line) < _LEAST_BASE64 or len(line) % 4 > 0
