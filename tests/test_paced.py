@@ -1,11 +1,16 @@
 """Asking no faster than answers come: the policy with a clock of our own, and a slow server that is asked for real."""
 
+import asyncio
 import json
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from decided.paced import Pace
+from decided.backend import Questions
+from decided.client.protocol import BatchResult, failure
+from decided.paced import Pace, Paced
 from tests.commands.conftest import Run, decided  # noqa: F401 - a fixture
 from tests.support.server import running_server
 
@@ -87,3 +92,36 @@ def test_a_state_that_times_out_alone_is_an_error(
     with running_server("--request-timeout-s", "0.5") as server:
         done = decided("run", "-", "--questions", path, "--server", server.url, stdin=b'{"state": "SLEEP=1"}\n')
     assert json.loads(done.out)["error"] == "no answer within 0.5 s"
+
+
+class SlowBackend:
+    """Gives up on every state."""
+
+    model, description, max_options, rows_in_flight, least_in_flight = "slow", "", 256, 128, 4
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+
+    async def batch(self, states: Sequence[Any], questions: Questions) -> AsyncGenerator[BatchResult, None]:
+        self.asked.append(list(states))
+        for index in range(len(states)):
+            await asyncio.sleep(0)
+            yield BatchResult(index, None, failure(504, "no answer within 30 s"))
+
+    async def close(self) -> None:
+        pass
+
+
+def test_states_that_time_out_together_are_asked_alone_and_then_are_errors() -> None:
+    backend = SlowBackend()
+
+    async def ask() -> list[BatchResult]:
+        return [result async for result in Paced(backend).batch(["a", "b", "c"], {})]
+
+    found = asyncio.run(asyncio.wait_for(ask(), 5))
+    assert sorted((result.index, result.error is not None and result.error.status) for result in found) == [
+        (0, 504),
+        (1, 504),
+        (2, 504),
+    ]
+    assert backend.asked == [["a", "b", "c"], ["a"], ["b"], ["c"]]

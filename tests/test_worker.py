@@ -181,6 +181,18 @@ def test_a_poisoned_request_fails_alone_and_costs_little() -> None:
     assert len(model.ran) < 2 + 24  # halving, not one by one
 
 
+def test_a_stream_goes_on_after_a_state_that_filled_what_is_read_ahead_and_failed() -> None:
+    told: dict[int, str] = {}
+
+    async def scenario(worker: Worker) -> None:
+        questions = [Noul(f"{number}?") for number in range(60)]
+        states = ["FAIL", "good", "FAIL", "good"]
+        await worker.decide_each(states, questions, lambda index, found: told.update({index: type(found).__name__}))
+
+    run(GatedModel(), scenario)
+    assert told == {0: "InferenceFailed", 1: "Verdict", 2: "InferenceFailed", 3: "Verdict"}
+
+
 def test_an_item_short_of_answers_fails_its_request() -> None:
     async def scenario(worker: Worker) -> None:
         with pytest.raises(InferenceFailed):

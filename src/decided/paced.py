@@ -93,12 +93,13 @@ class Paced:
 
     async def batch(self, states: Sequence[Any], questions: Questions) -> AsyncGenerator[BatchResult, None]:
         """A result for each of the states, in any order."""
-        waiting = list(range(len(states)))
+        requests = deque([list(range(len(states)))] if states else [])
         again = False
-        while waiting:
-            await self._turn(len(waiting), again)
+        while requests:
+            numbers = requests.popleft()
+            open_ = len(numbers)
+            await self._turn(open_, again)
             began, alone = self.pace.clock(), self._asked == 1
-            numbers, waiting, open_ = waiting, [], len(waiting)
             try:
                 async with aclosing(self._backend.batch([states[number] for number in numbers], questions)) as results:
                     async for result in results:
@@ -106,7 +107,7 @@ class Paced:
                         self._leave(1)
                         number = numbers[result.index]
                         if not alone and _timed_out(result):
-                            waiting.append(number)
+                            requests.append([number])  # by itself: two in one request would never be alone
                             self.pace.timed_out(began)
                             continue
                         if result.response is not None:

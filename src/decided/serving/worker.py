@@ -361,6 +361,9 @@ class Worker:
         if not state.job.abandoned and not state.job.is_lost(state.index):
             self._scheduler.lose(state, _failure(reason, cause))
             self._on_loop(state.job.deliver)
+            self._reader.put([state.job])  # what was given up makes room to read on
+            self._wake_reader()
+            self._wake_one()
 
     # --- all threads, and the event loop ---
 
