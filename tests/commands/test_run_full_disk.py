@@ -2,11 +2,8 @@
 
 import json
 import os
-import resource
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,6 +12,7 @@ from decided.errors import InputError
 from decided.tables.resumable import Spool
 from decided.tables.tables import Row, RowText, Table
 from tests.commands.conftest import Run
+from tests.support.disk import room_for
 from tests.support.server import ROOT
 
 QUESTIONS = {"n": {"type": "noul", "instructions": "So?"}}
@@ -27,17 +25,6 @@ def questions(tmp_path: Path) -> Path:
     path = tmp_path / "questions.json"
     path.write_text(json.dumps(QUESTIONS))
     return path
-
-
-@contextmanager
-def room_for(size: int) -> Iterator[None]:
-    """No file grows beyond this: as on a full disk, a write is cut short, and the next one fails."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def table(path: Path, rows: int) -> Path:

@@ -1,8 +1,10 @@
 """The loop closes: answers, what turned out to be right, and what is learnt from it."""
 
+import asyncio
 import json
 import math
 import re
+import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,13 +14,14 @@ import pytest
 
 from decided.contract.types import Noul, OutcomesRequest, Question
 from decided.engines.api import Verdict
-from decided.errors import UnknownRequest
+from decided.errors import Unavailable, UnknownRequest
 from decided.evaluation.outcomes import read_outcomes
 from decided.serving import ledger
 from decided.serving.ledger import Ledger, pack
 from tests.profiles.shelf import TOPIC, written
 from tests.profiles.test_teach import teach
 from tests.spec.checks import BATCH, SINGLE
+from tests.support.disk import room_for
 from tests.support.fake_model import FakeModel
 from tests.support.server import Reply, Server, running_server
 
@@ -46,6 +49,10 @@ def tell(server: Server, request_id: str, outcomes: Any, headers: Any = None, **
 
 def asked(server: Server, state: str, request_id: str) -> None:
     assert server.ask(state, {"q": TOPIC, "late": NOUL}, {"x-request-id": request_id}).status == 200
+
+
+def recorded(kept: Ledger, client: str, told: OutcomesRequest) -> int:
+    return asyncio.run(kept.record(client, told))[0].recorded
 
 
 def lines(path: Path) -> list[Any]:
@@ -233,7 +240,7 @@ def test_two_clients_with_one_request_id_are_two_requests(tmp_path: Path) -> Non
     kept = Ledger(path, FakeModel.card, False)
     for client in ("shop", "ci", ""):
         kept.remember(client, "one", 0, {"q": Noul("?")}, Verdict([[1.0, 2.0]], 1), "text")
-        kept.record(client, OutcomesRequest("one", {"q": client == "shop"}))
+        recorded(kept, client, OutcomesRequest("one", {"q": client == "shop"}))
     _, (found,), _ = read_outcomes(path)
     assert found.labels.states == ["request one of shop", "request one of ci", "request one"]
 
@@ -244,9 +251,9 @@ def test_large_questions_are_not_remembered_for_nothing(tmp_path: Path, monkeypa
     for number in range(20):
         asked: dict[str, Question] = {"q": Noul(f"{number} " + "long " * 20_000)}
         kept.remember("", f"r{number}", 0, asked, Verdict([[1.0, 2.0]], 1), "text")
-    assert kept.record("", OutcomesRequest("r19", {"q": True}))[0].recorded == 1
+    assert recorded(kept, "", OutcomesRequest("r19", {"q": True})) == 1
     with pytest.raises(UnknownRequest):
-        kept.record("", OutcomesRequest("r15", {"q": True}))
+        recorded(kept, "", OutcomesRequest("r15", {"q": True}))
 
 
 def test_a_busy_client_has_its_own_answers_forgotten_and_not_those_of_others(
@@ -258,9 +265,45 @@ def test_a_busy_client_has_its_own_answers_forgotten_and_not_those_of_others(
         for number in range(count):
             kept.remember(client, f"r{number}", 0, {"q": Noul("?")}, Verdict([[1.0, 2.0]], 1), "text")
     for client, request_id in (("shop", "r0"), ("shop", "r2"), ("ci", "r49"), ("ci", "r44")):
-        assert kept.record(client, OutcomesRequest(request_id, {"q": True}))[0].recorded == 1
+        assert recorded(kept, client, OutcomesRequest(request_id, {"q": True})) == 1
     with pytest.raises(UnknownRequest):
-        kept.record("ci", OutcomesRequest("r40", {"q": True}))
+        recorded(kept, "ci", OutcomesRequest("r40", {"q": True}))
+
+
+def test_on_a_full_disk_an_outcome_is_refused_whole_and_the_next_one_can_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "o.jsonl"
+    kept = Ledger(path, FakeModel.card, False)
+    for number in range(3):
+        kept.remember("", f"r{number}", 0, {"q": Noul("?")}, Verdict([[1.0, 2.0]], 1), "text")
+    recorded(kept, "", OutcomesRequest("r0", {"q": True}))
+    with room_for(path.stat().st_size + 20), pytest.raises(Unavailable, match="cannot be written"):
+        recorded(kept, "", OutcomesRequest("r1", {"q": True}))
+    assert recorded(kept, "", OutcomesRequest("r2", {"q": True})) == 1
+    assert recorded(kept, "", OutcomesRequest("r1", {"q": True})) == 1
+    assert [line["request_id"] for line in lines(path)] == ["r0", "r2", "r1"]
+
+
+def test_the_file_is_for_its_owner_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "MOST_FILE_BYTES", 300)
+    path = tmp_path / "o.jsonl"
+    kept = Ledger(path, FakeModel.card, True)
+    for number in range(3):
+        kept.remember("", f"r{number}", 0, {"q": Noul("?")}, Verdict([[1.0, 2.0]], 1), "text")
+        recorded(kept, "", OutcomesRequest(f"r{number}", {"q": True}))
+    assert {stat.S_IMODE(file.stat().st_mode) for file in (path, ledger.older(path))} == {0o600}
+
+
+def test_outcomes_told_at_the_same_time_are_written_once(tmp_path: Path) -> None:
+    path = tmp_path / "o.jsonl"
+    kept = Ledger(path, FakeModel.card, False)
+    kept.remember("", "one", 0, {"q": Noul("?")}, Verdict([[1.0, 2.0]], 1), "text")
+
+    async def tell_often() -> list[int]:
+        told = [kept.record("", OutcomesRequest("one", {"q": True})) for _ in range(8)]
+        return [receipt.recorded for receipt, _ in await asyncio.gather(*told)]
+
+    assert sorted(asyncio.run(tell_often())) == [0] * 7 + [1]
+    assert len(lines(path)) == 1
 
 
 def test_memory_and_file_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,8 +314,8 @@ def test_memory_and_file_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyP
     for number in range(50):
         kept.remember("", f"r{number}", 0, {"q": Noul("?")}, Verdict([[1.0, 2.0]], 1), "text")
     with pytest.raises(UnknownRequest):
-        kept.record("", OutcomesRequest("r30", {"q": True}))
+        recorded(kept, "", OutcomesRequest("r30", {"q": True}))
     for number in range(41, 50):
-        kept.record("", OutcomesRequest(f"r{number}", {"q": True}))
+        recorded(kept, "", OutcomesRequest(f"r{number}", {"q": True}))
     assert path.stat().st_size <= 1000
     assert ledger.older(path).stat().st_size <= 1000

@@ -4,7 +4,9 @@ What a server said is remembered for a while: the model's weights and features, 
 them. When the truth comes, both are written as a line, from which `decided teach --outcomes` learns.
 """
 
+import asyncio
 import base64
+import os
 import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Mapping, Sequence
@@ -72,13 +74,18 @@ class _Shelf:
         self.entries: OrderedDict[tuple[str, int], _Remembered] = OrderedDict()
         self.size = 0
 
-    def put(self, key: tuple[str, int], entry: _Remembered) -> None:
+    def put(self, key: tuple[str, int], entry: _Remembered) -> int:
+        """How many more bytes are in use with it."""
         known = self.entries.pop(key, None)
-        self.size += entry.size - (known.size if known else 0)
         self.entries[key] = entry
+        more = entry.size - (known.size if known else 0)
+        self.size += more
+        return more
 
-    def drop_oldest(self) -> None:
-        self.size -= self.entries.popitem(last=False)[1].size
+    def drop_oldest(self) -> int:
+        _, entry = self.entries.popitem(last=False)
+        self.size -= entry.size
+        return entry.size
 
 
 class Ledger:
@@ -90,10 +97,11 @@ class Ledger:
         self._path = path
         self._card = card
         self._shelves: dict[str, _Shelf] = defaultdict(_Shelf)
+        self._bytes = 0
+        self._writing: asyncio.Future[None] | None = None
         self._asked_last: tuple[Mapping[str, Question], int] = ({}, 0)  # the states of a batch share their questions
         try:
-            with path.open("ab"):
-                pass
+            _append(path, b"")
         except OSError as error:
             raise InputError(f"--outcomes {path} cannot be written: {error.strerror or error}") from None
 
@@ -102,17 +110,24 @@ class Ledger:
     ) -> None:
         kept = state if self.keep_texts else ""
         size = _ENTRY_BYTES + self._size_of(questions) + _size_of_verdict(verdict) + len(kept)
-        self._shelves[client].put((request_id, index), _Remembered(questions, verdict, kept, {}, size))
-        while sum(shelf.size for shelf in self._shelves.values()) > MOST_REMEMBERED_BYTES:
-            max(self._shelves.values(), key=lambda shelf: shelf.size).drop_oldest()
+        entry = _Remembered(questions, verdict, kept, {}, size)
+        self._bytes += self._shelves[client].put((request_id, index), entry)
+        while self._bytes > MOST_REMEMBERED_BYTES:
+            self._bytes -= max(self._shelves.values(), key=lambda shelf: shelf.size).drop_oldest()
 
     def _size_of(self, questions: Mapping[str, Question]) -> int:
         if questions is not self._asked_last[0]:
             self._asked_last = questions, _WORDS * len(encode(questions))
         return self._asked_last[1]
 
-    def record(self, client: str, told: OutcomesRequest) -> tuple[OutcomesReceipt, list[Settled]]:
-        """Write down what is new. All of it is, or none: a name or an answer that is wrong is refused before."""
+    async def record(self, client: str, told: OutcomesRequest) -> tuple[OutcomesReceipt, list[Settled]]:
+        """Write down what is new. All of it is, or none: a name or an answer that is wrong is refused before.
+
+        One write at a time, which ends even if its client leaves: a disk that hangs holds up one thread, and nobody but
+        those who tell outcomes.
+        """
+        while self._writing is not None and not self._writing.done():
+            await asyncio.wait([self._writing])
         shelf = self._shelves.get(client)
         entry = shelf.entries.get((told.request_id, told.index)) if shelf else None
         if entry is None:
@@ -130,8 +145,8 @@ class Ledger:
             for name, right in fresh.items()
         )
         if lines:
-            self._write(lines)
-        entry.outcomes.update(fresh)
+            self._writing = asyncio.ensure_future(self._write(lines, entry, fresh))
+            await asyncio.shield(self._writing)
         settled = [
             Settled(entry.questions[name], entry.verdict.weights[names.index(name)], entry.verdict.features, right)
             for name, right in fresh.items()
@@ -156,14 +171,33 @@ class Ledger:
             client,
         )
 
-    def _write(self, lines: bytes) -> None:
+    async def _write(self, lines: bytes, entry: _Remembered, fresh: dict[str, int]) -> None:
+        await asyncio.to_thread(self._append, lines)
+        entry.outcomes.update(fresh)
+
+    def _append(self, lines: bytes) -> None:
         try:
             if self._path.exists() and self._path.stat().st_size + len(lines) > MOST_FILE_BYTES:
                 self._path.replace(older(self._path))
-            with self._path.open("ab") as file:
-                file.write(lines)
+            _append(self._path, lines)
         except OSError as error:
             raise Unavailable(f"the outcomes cannot be written: {error.strerror or error}") from None
+
+
+def _append(path: Path, lines: bytes) -> None:
+    """All of them or, with OSError, none: half a line would spoil the next one. The file may hold texts, so it is for
+    its owner's eyes alone."""
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        size, left = os.fstat(file).st_size, memoryview(lines)
+        try:
+            while left:
+                left = left[os.write(file, left) :]
+        except OSError:
+            os.ftruncate(file, size)
+            raise
+    finally:
+        os.close(file)
 
 
 def _size_of_verdict(verdict: Verdict) -> int:

@@ -5,8 +5,9 @@ Pure, and linear in the length of the state, whatever it is made of.
 
 import re
 from collections import deque
-from collections.abc import Iterator
-from itertools import groupby, pairwise
+from collections.abc import Iterable, Iterator
+from heapq import nlargest
+from itertools import chain, islice, pairwise
 from typing import Any, NamedTuple
 
 from decided.contract.types import compact
@@ -59,17 +60,25 @@ def parts_of(state: Any) -> list[Span] | list[Field]:
 
 def _spans(text: str) -> list[Span]:
     """Sentences, or the words of a single one. More than can be asked about go together with their neighbours."""
-    found = list(_pieces(text, _AFTER_SENTENCE))
-    if len(found) == 1:
-        found = list(_pieces(text, _AFTER_WORD))
-    if len(found) <= MOST_PARTS:
-        return found
-    groups = [list(group) for _, group in groupby(found, key=lambda span: span.start * MOST_PARTS // len(text))]
-    return [Span(group[0].start, group[-1].end, group[-1].following) for group in groups]
+    found: list[Span] = []
+    for separator in (_AFTER_SENTENCE, _AFTER_WORD):
+        ends = (end.end() for end in separator.finditer(text))
+        found = list(islice(_pieces(text, ends), MOST_PARTS + 1))
+        if len(found) > MOST_PARTS:
+            return list(_pieces(text, _even_cuts(text, separator)))
+        if len(found) != 1:
+            break
+    return found
 
 
-def _pieces(text: str, separator: re.Pattern[str]) -> Iterator[Span]:
-    for start, following in pairwise([0, *(found.end() for found in separator.finditer(text)), len(text)]):
+def _even_cuts(text: str, separator: re.Pattern[str]) -> list[int]:
+    """Where separators end, one for each equal part of the text: without a look at all that are in it."""
+    begins = (len(text) * part // MOST_PARTS for part in range(1, MOST_PARTS))
+    return sorted({found.end() for begin in begins if (found := separator.search(text, begin))})
+
+
+def _pieces(text: str, cuts: Iterable[int]) -> Iterator[Span]:
+    for start, following in pairwise(chain([0], cuts, [len(text)])):
         piece = text[start:following]
         if words := piece.strip():
             start += piece.index(words[0])
@@ -80,8 +89,7 @@ def _fields(record: Any) -> list[Field]:
     """As deep as they can all be asked about. Of a record with too many of them, the longest."""
     waiting = deque(_inside((), record))
     if len(waiting) > MOST_PARTS:
-        by_length = sorted(waiting, key=lambda field: len(compact(field[1])), reverse=True)
-        waiting = deque(by_length[:MOST_PARTS])
+        waiting = deque(nlargest(MOST_PARTS, waiting, key=lambda field: len(compact(field[1]))))
     found: list[Field] = []
     while waiting:
         path, value = waiting.popleft()

@@ -103,7 +103,7 @@ class Service:
     ) -> OutcomesReceipt:
         """Admit, read and write down what turned out to be right."""
         with Limits(self, caller):
-            receipt, settled = ledger.record(caller.client, await read())
+            receipt, settled = await ledger.record(caller.client, await read())
         for one in settled:
             found = self.profiles.of(one.question) if self.profiles is not None else None
             if found is not None and not (found.wants_features and one.features is None):
@@ -155,7 +155,7 @@ class Service:
 
     async def _ask(self, request: Request, caller: Caller) -> list[Verdict]:
         if request.sent is not None:
-            removals = Removals(request.states, request.sent)
+            removals = await asyncio.to_thread(Removals, request.states, request.sent)  # a mebibyte takes a while
             return removals.fold(await self._ask(request._replace(states=removals, sent=None), caller))
         questions = list(request.questions.values())
         is_plain = self.ledger is None and self.profiles is None
@@ -166,7 +166,7 @@ class Service:
     async def ask_each(self, request: Request, emit: Emit, caller: Caller = NOBODY) -> None:
         """Ask the engine for all that wording the answers will need."""
         if request.sent is not None:
-            removals = Removals(request.states, request.sent)
+            removals = await asyncio.to_thread(Removals, request.states, request.sent)  # a mebibyte takes a while
             await self.ask_each(request._replace(states=removals, sent=None), removals.folding(emit), caller)
             return
         questions = list(request.questions.values())

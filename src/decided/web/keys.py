@@ -15,7 +15,7 @@ DEFAULT_CLIENT = "default"
 """The client of a key without a name."""
 _NAME = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _HASHED = b"sha256:"
-_LEAST_BASE64 = 16
+_LEAST_BASE64 = 24  # 16 bytes
 
 
 class Key(NamedTuple):
@@ -98,7 +98,7 @@ def _key(number: int, line: bytes) -> Key:
                 "a name has up to 64 letters, digits, '.', '_' and '-'"
             )
         name, key = before.decode(), key.strip()
-        if not key:
+        if not key.strip(b"="):
             raise SettingsError(f"SERVICE_API_KEY_FILE, line {number}: there is no key after the =")
     if not key.startswith(_HASHED):
         return Key(_digest(key), Caller(name))
@@ -112,8 +112,8 @@ def _key(number: int, line: bytes) -> Key:
 
 
 def _has_name(line: bytes) -> bool:
-    """Whether its `=` ends a name. Those that base64 ends with are part of a key; a name whose key is missing, as when
-    a variable was empty, must not become one."""
-    if not line.endswith(b"=") or line.endswith(b"=="):
-        return b"=" in line.rstrip(b"=")
-    return b"=" in line[:-1] or len(line) < _LEAST_BASE64 or len(line) % 4 > 0
+    """Whether it is NAME=KEY. Base64 may end with `=`, too; but a name whose key is missing, as when a variable was
+    empty, must not become a key."""
+    if b"=" in line.rstrip(b"="):
+        return True
+    return line.endswith(b"=") and not (len(line) >= _LEAST_BASE64 and len(line) % 4 == 0)

@@ -95,7 +95,10 @@ class App:
         self._remember(request, outcome)
         parts = self._batch_parts(request, outcome)
         first = await anext(parts)
-        return Reply(200, first if len(first) < _PART_BYTES else _chain(first, parts))
+        if len(first) >= _PART_BYTES:
+            return Reply(200, _chain(first, parts))
+        await parts.aclose()  # a generator that was begun and dropped would cost the loop a task of its own
+        return Reply(200, first)
 
     async def _outcomes(self, ledger: Ledger, request: HttpRequest) -> Reply:
         self._check_key(request)
