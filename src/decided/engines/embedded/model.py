@@ -9,6 +9,7 @@ import logging
 import math
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,7 +35,7 @@ from decided.engines.embedded.layout import (
 )
 from decided.engines.embedded.network import Floats, Ints, Network, Read, join
 from decided.engines.embedded.prompt import render
-from decided.engines.embedded.weights import checked_members, digest, locate, read_card
+from decided.engines.embedded.weights import check, digest, locate, members, read_card
 from decided.engines.tokenizer import Vocabulary
 from decided.errors import ModelError
 from decided.hardware import multiplies_bytes_exactly, physical_cores
@@ -140,7 +141,7 @@ class Embedded:
 
     def __init__(self, folder: Path, exact: bool, threads: int) -> None:
         about = read_card(folder)
-        members = checked_members(folder, about)
+        encoders = members(folder, about)
         self.card = ModelCard(
             name=about["name"],
             description=about["description"],
@@ -152,11 +153,12 @@ class Embedded:
         self._temperatures: dict[str, list[float]] = about["temperatures"]
         self._steepness: dict[str, float] = about["temperatures"].get("steepness", {})
         self._edges: list[int] = about["temperatures"]["option_count_edges"]
-        self._vocabulary = Vocabulary(Tokenizer.from_file(str(next(iter(members)) / "tokenizer.json")), {})
         self.runners = threads
         graph = "exact.onnx" if exact else "model.onnx"
-        self._networks = [Network(each / graph, threads) for each in members]
-        self._shares = list(members.values())
+        with ThreadPoolExecutor() as pool:
+            self._networks = list(pool.map(lambda each: _open(each, graph, threads), encoders))
+        self._shares = list(encoders.values())
+        self._vocabulary = Vocabulary(Tokenizer.from_file(str(next(iter(encoders)) / "tokenizer.json")), {})
         # One network after the other keeps what it read; how much that is also tells roughly how long each takes.
         self._bytes_per_token = max(network.bytes_per_token for network in self._networks)
         self._efforts = [network.bytes_per_token / self._bytes_per_token for network in self._networks]
@@ -249,6 +251,11 @@ class Embedded:
         else:
             join(asking.cached, new, start + 2 * asking.read, asking.keys)
         asking.read += 1
+
+
+def _open(folder: Path, graph: str, threads: int) -> Network:
+    check(folder)
+    return Network(folder / graph, threads)
 
 
 def _cost(tokens: int, keys: int) -> int:

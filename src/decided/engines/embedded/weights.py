@@ -46,10 +46,9 @@ def digest(card: Card) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def checked_members(folder: Path, card: Card) -> dict[Path, float]:
-    """The folders of the encoders that answer, none of their files damaged, with the share of each."""
+def members(folder: Path, card: Card) -> dict[Path, float]:
+    """The folders of the encoders that answer, with the share of each."""
     if "members" not in card:
-        _check(folder, card["sha256"])
         return {folder: 1.0}
     found: dict[Path, float] = {}
     for name, member in card["members"].items():
@@ -60,12 +59,13 @@ def checked_members(folder: Path, card: Card) -> dict[Path, float]:
                 f"{card['name']} was made of other weights than those of {own['name']}, which is installed: "
                 f"install both packages of one release (make install), or serve embedded:{name} alone"
             )
-        _check(place, own["sha256"])
         found[place] = member["share"]
     return found
 
 
-def _check(folder: Path, sums: dict[str, str]) -> None:
-    for name, sha256 in sums.items():
-        if hashlib.sha256((folder / name).read_bytes()).hexdigest() != sha256:
-            raise ModelError(f"the embedded model's file {name} is damaged: its SHA-256 is not the one on the card")
+def check(folder: Path) -> None:
+    """Raise ModelError where a file of an encoder is damaged."""
+    for name, sha256 in read_card(folder)["sha256"].items():
+        with (folder / name).open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
+                raise ModelError(f"the embedded model's file {name} is damaged: its SHA-256 is not the one on the card")
