@@ -16,8 +16,8 @@ RAY := 2.55.0
 PYTEST := -m pytest --dist loadfile --no-loadscope-reorder -n
 MEASURED := --cov --cov-append --cov-report= --cov-fail-under=0
 
-# Where it can matter which processor the embedded model runs on. What a run costs does not depend on it.
-EMBEDDED_TESTS := $(addprefix tests/embedded/test_,golden.py invariance.py limits.py) -k 'not no_run and not clips'
+# Where it can matter which processor the embedded model runs on. What a run costs, and what the model knows, does not depend on it.
+EMBEDDED_TESTS := $(addprefix tests/embedded/test_,golden.py invariance.py limits.py) -k 'not no_run and not clips and not decisive'
 
 # What `make install EXTRAS="parquet excel"` adds; which there are, pyproject.toml says.
 EXTRAS ?=

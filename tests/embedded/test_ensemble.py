@@ -1,6 +1,7 @@
 """Models that answer together: their logits are added up by their shares, and nothing else changes."""
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ ASKED: list[Question] = [
     Score(["it can wait", "this week", "today"], "How urgent is it?"),
     Noul("Is the parcel late?"),
 ]
-STATES = ("The parcel was due on Monday, and nobody answers.", "On day one the van was late. " * 120)
+STATES = ("The parcel was due on Monday, and nobody answers.", "On day one the van was late. " * 75)  # the second in two windows
 
 
 @pytest.fixture(scope="module")
@@ -80,12 +81,10 @@ def test_its_digest_hangs_on_members_shares_and_temperatures() -> None:
 
 
 def test_a_damaged_member_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "card.json").write_text((locate("small") / "card.json").read_text())
-    for file in read_card(tmp_path)["sha256"]:
-        (tmp_path / file).write_bytes(b"damaged")
-    ensemble = locate("ensemble")
-    monkeypatch.setattr(weights, "locate", lambda name: tmp_path)
-    card = read_card(ensemble)
-    card["members"] = {"small": card["members"]["small"]}
-    with pytest.raises(ModelError, match="is damaged"):
-        weights.checked_members(ensemble, card)
+    small = locate("small")
+    for file in small.iterdir():
+        shutil.copy(file, tmp_path)
+    (tmp_path / "weights.bin").write_bytes(b"damaged")
+    monkeypatch.setattr(weights, "locate", lambda name: tmp_path if name == "small" else locate(name))
+    with pytest.raises(ModelError, match=r"file weights\.bin is damaged"):
+        Embedded(locate("ensemble"), exact=True, threads=1)

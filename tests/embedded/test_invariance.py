@@ -57,7 +57,7 @@ def test_the_order_of_options_changes_nothing(
     assert dict(zip(keys, first.tolist(), strict=True)) == same(dict(zip(mixed, second.tolist(), strict=True)))
 
 
-LENGTHS = [3, 24, 63, 130, 509, 1100]
+LENGTHS = [3, 63, 130, 509, 600]  # the last one in two windows
 FEW: list[Question] = [
     Choice({f"intent {i}": f"the customer wants thing {i}" for i in range(30)}, "What is wanted?"),
     *(Noul(f"Is it {word}? " * (1 + i)) for i, word in enumerate(_WORDS)),
