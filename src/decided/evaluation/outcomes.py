@@ -1,9 +1,7 @@
 """Outcomes that a server kept, as labels: what the model said is in the file, so nothing is asked again."""
 
 import array
-import base64
 import math
-import sys
 from pathlib import Path
 
 import msgspec
@@ -12,6 +10,7 @@ from decided.contract.answers import is_distribution
 from decided.errors import InputError
 from decided.evaluation.labels import Evidence, LabelledQuestion, Source
 from decided.profiles.fingerprint import fingerprint
+from decided.profiles.floats import unpack
 from decided.serving.ledger import OutcomeLine, older
 
 
@@ -54,24 +53,19 @@ def _add(evidence: Evidence, one: OutcomeLine, text: str) -> None:
     labels.states.append(text)
     labels.right.append(labels.options.index(keys[one.right]))
     evidence.weights.append([float(one.weights[keys.index(key)]) for key in labels.options])
-    evidence.features.append(_unpack(one.features))
+    evidence.features.append(_features(one))
 
 
 def _check(one: OutcomeLine) -> None:
     """What the types cannot say; ValueError says what is wrong."""
     if not 0 <= one.right < len(one.question.keys()) == len(one.weights) or not is_distribution(one.weights):
         raise ValueError("it does not fit its question")
-    if not all(map(math.isfinite, _unpack(one.features) or ())):
+    if not all(map(math.isfinite, _features(one) or ())):
         raise ValueError("its features are not finite")
 
 
-def _unpack(packed: str) -> "array.array[float] | None":
-    if not packed:
-        return None
-    numbers = array.array("f", base64.b64decode(packed, validate=True))
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return numbers
+def _features(one: OutcomeLine) -> "array.array[float] | None":
+    return unpack(one.features) if one.features else None
 
 
 def _content(path: Path) -> bytes:
