@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from decided.contract.types import Question
 from decided.engines.api import Cut, Encoded, Item, ModelCard
-from decided.engines.prompts import tokens
+from decided.engines.prompts import Tokens, join_cuts, tokens
 from decided.engines.tokenizer import Vocabulary
 from decided.engines.torch.attention import Attention, Segments, has_flash
 from decided.engines.torch.base import TorchModel, Weights, softmax
@@ -66,8 +66,8 @@ class MarkerEncoder(TorchModel):
         super().__init__(card, placement)
         self.vocabulary = vocabulary
         self.longest = longest
-        self._begin = np.array([vocabulary.id_of("cls_token")], np.int32)
-        self._end = np.array([vocabulary.id_of("sep_token")], np.int32)
+        self._cls, self._sep, self._mask = (vocabulary.id_of(role) for role in ("cls_token", "sep_token", "mask_token"))
+        self._begin, self._end = np.array([self._cls], np.int32), np.array([self._sep], np.int32)
         self.encoder = encoder.eval()
         self.network = network.eval()
         shape = encoder.shape
@@ -95,6 +95,18 @@ class MarkerEncoder(TorchModel):
 
     def prepare(self, questions: Sequence[Question]) -> list[Head]:
         return [self.head(question) for question in questions]
+
+    def lay_out(self, question: Question, about: Tokens, options: Sequence[Tokens]) -> Head:
+        """What is asked, and the options with a marker before each."""
+        ids = [self._cls, *about.ids, self._sep]
+        markers = []
+        for option in options:
+            markers.append(len(ids))
+            ids += [self._mask, *option.ids]
+        ids.append(self._sep)
+        cuts = about.cuts + join_cuts([option.cuts for option in options])
+        room = max(0, self.longest - len(ids) - 1)
+        return Head(np.array(ids, np.int32), np.array(markers, np.int32), room, question, cuts)
 
     def encode(self, prepared: list[Head], state: str) -> Encoded:
         room = max(head.room for head in prepared)

@@ -18,7 +18,7 @@ from torch.nn import functional as F  # noqa: N812
 from decided.contract.types import MAX_OPTIONS, Choice, Noul, Question, Score, type_of
 from decided.engines.api import ModelCard
 from decided.engines.checkpoint import Checkpoint, locate
-from decided.engines.prompts import Tokens, instructions, join_cuts, tokens
+from decided.engines.prompts import instructions, tokens
 from decided.engines.tokenizer import Vocabulary, read_vocabulary
 from decided.engines.torch.attention import Attention, Segments
 from decided.engines.torch.base import card_of
@@ -96,7 +96,6 @@ class Laya(MarkerEncoder):
         whole, self._longest_head = longest(config, encoder.shape.positions)
         super().__init__(card, placement, vocabulary, encoder, network, whole)
         self._temperatures = temperatures(config)
-        self._cls, self._sep, self._mask = (vocabulary.id_of(role) for role in ("cls_token", "sep_token", "mask_token"))
         self._mask_text = vocabulary.special["mask_token"]
 
     def head(self, question: Question) -> Head:
@@ -109,18 +108,7 @@ class Laya(MarkerEncoder):
             taken = sum(len(option.ids) + 1 for option in options)
         asked = f"{type_of(question)} question: {self.clean(instructions(question))}"
         limit = max(_LEAST_INSTRUCTION_TOKENS, self._longest_head - taken)
-        return self._join(question, tokens(self.vocabulary, asked, "instructions", limit), options)
-
-    def _join(self, question: Question, about: Tokens, options: Sequence[Tokens]) -> Head:
-        ids = [self._cls, *about.ids, self._sep]
-        markers = []
-        for option in options:
-            markers.append(len(ids))
-            ids += [self._mask, *option.ids]
-        ids.append(self._sep)
-        cuts = about.cuts + join_cuts([option.cuts for option in options])
-        room = max(0, self.longest - len(ids) - 1)
-        return Head(np.array(ids, np.int32), np.array(markers, np.int32), room, question, cuts)
+        return self.lay_out(question, tokens(self.vocabulary, asked, "instructions", limit), options)
 
     def clean(self, state: str) -> str:
         return state.replace(self._mask_text, " ")
