@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from decided import tracing
-from decided.contract.types import MAX_REMOTE_OPTIONS, Question
+from decided.contract.types import MAX_REMOTE_OPTIONS, Noul, Question
 from decided.engines.api import NOBODY, Caller, Cut, Emit, ModelCard, Verdict
 from decided.engines.letters import NoLetters
 from decided.engines.remote.breaker import Admission, Breaker
@@ -29,6 +29,9 @@ from decided.settings import Settings
 log = logging.getLogger("decided.remote")
 
 T = TypeVar("T")
+
+TRIVIAL = "The sky over the village was blue all day.", Noul("Does the text mention the sky?")
+"""What every engine is asked before it is called fit to serve."""
 
 _ATTEMPTS = 4
 _FIRST_PAUSE_S = 0.05

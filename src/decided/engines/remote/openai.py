@@ -8,11 +8,11 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from decided.contract.types import Noul, Question
+from decided.contract.types import Question
 from decided.engines import letters, prompts
 from decided.engines.api import Cut
 from decided.engines.letters import LETTERS, NoLetters, Token
-from decided.engines.remote.engine import Asking, PartialVerdict, Remote, Unsuitable, together
+from decided.engines.remote.engine import TRIVIAL, Asking, PartialVerdict, Remote, Unsuitable, together
 from decided.engines.remote.pool import Garbled
 from decided.engines.remote.upstream import Refused, address, number, text, whole
 from decided.settings import Settings
@@ -20,7 +20,6 @@ from decided.settings import Settings
 TOP = 20
 """The most tokens with log-probabilities that the protocol shows."""
 
-_TRIVIAL = "The sky over the village was blue all day.", Noul("Does the text mention the sky?")
 _LEAST_MASS = 0.05
 
 _MAX_CUTS = 10
@@ -91,7 +90,7 @@ class Chat(Remote):
         return [(number,) for number in range(questions)]
 
     async def _try_out(self, asking: Asking) -> None:
-        state, question = _TRIVIAL
+        state, question = TRIVIAL
         messages = prompts.lettered_prompt(state, question, LETTERS, letters.rotation(2, 0))
         try:
             tokens, _, _ = self._read(await self._complete(asking, self._open_body(messages)))

@@ -8,17 +8,15 @@ import re
 from collections.abc import Sequence
 
 from decided.contract.answers import is_distribution
-from decided.contract.types import Noul, Question
+from decided.contract.types import Question
 from decided.engines.api import Cut
-from decided.engines.remote.engine import Asking, PartialVerdict, Remote, Unsuitable
+from decided.engines.remote.engine import TRIVIAL, Asking, PartialVerdict, Remote, Unsuitable
 from decided.engines.remote.pool import Garbled
 from decided.engines.remote.upstream import Refused, address, probability, whole
 from decided.settings import Settings
 
 _CUT = re.compile(r"the model read ([0-9]{1,9}) of (about )?([0-9]{1,9}) tokens of the (state|instructions|options)")
 _CHARACTERS_PER_TOKEN = 4
-
-_TRIVIAL = "The sky over the village was blue all day.", Noul("Does the text mention the sky?")
 
 
 class SystemOne(Remote):
@@ -34,7 +32,7 @@ class SystemOne(Remote):
                 raise
 
     async def _try_out(self, asking: Asking) -> None:
-        state, question = _TRIVIAL
+        state, question = TRIVIAL
         try:
             await self._ask(asking, state, [question])
         except Garbled as error:
