@@ -163,7 +163,7 @@ def temperatures(config: Mapping[str, Any]) -> dict[str, float]:
     used = {name: _within_bounds(value) for name, value in found.items()}
     changed = ", ".join(f"{name} {found[name]} to {value:g}" for name, value in used.items() if value != found[name])
     if changed:
-        log.warning("the checkpoint's temperatures are out of bounds, and were moved: %s", changed)
+        log.warning("the checkpoint's temperatures are out of range and were clamped: %s", changed)
     return used
 
 
