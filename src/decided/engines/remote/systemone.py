@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from decided.contract.answers import is_distribution
 from decided.contract.types import Question
 from decided.engines.api import Cut
-from decided.engines.remote.engine import TRIVIAL, Asking, PartialVerdict, Remote, Unsuitable
+from decided.engines.remote.engine import TRIVIAL, PartialVerdict, Remote, RequestInFlight, Unsuitable
 from decided.engines.remote.pool import Garbled
 from decided.engines.remote.upstream import Refused, address, probability, whole
 from decided.settings import Settings
@@ -31,7 +31,7 @@ class SystemOne(Remote):
             if error.status not in (404, 405):  # servers of the protocol need not have it
                 raise
 
-    async def _try_out(self, asking: Asking) -> None:
+    async def _try_out(self, asking: RequestInFlight) -> None:
         state, question = TRIVIAL
         try:
             await self._ask(asking, state, [question])
@@ -41,7 +41,7 @@ class SystemOne(Remote):
     def _groups(self, questions: int) -> Sequence[Sequence[int]]:
         return [range(questions)]
 
-    async def _ask(self, asking: Asking, state: str, questions: Sequence[Question]) -> PartialVerdict:
+    async def _ask(self, asking: RequestInFlight, state: str, questions: Sequence[Question]) -> PartialVerdict:
         names = [f"q{number}" for number in range(len(questions))]
         body = {"model": self.card.name, "state": state, "questions": dict(zip(names, questions, strict=True))}
         reply = await self._post(asking, f"{self._upstream.url}/v1/systemone", body)

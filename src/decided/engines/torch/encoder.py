@@ -22,7 +22,7 @@ from decided.engines.torch.placement import Placement
 from decided.engines.torch.transfer import Floats, Ints, to_device, to_host
 
 
-class Head(NamedTuple):
+class QuestionHead(NamedTuple):
     """A question in tokens, up to where the state comes; `room` is what is left for the state."""
 
     ids: Ints
@@ -76,7 +76,7 @@ class MarkerEncoder(TorchModel):
         self.recorder = CudaGraphCache() if self.attention.flash else None
 
     @abstractmethod
-    def head(self, question: Question) -> Head:
+    def head(self, question: Question) -> QuestionHead:
         """A question in tokens."""
 
     @abstractmethod
@@ -93,10 +93,10 @@ class MarkerEncoder(TorchModel):
     def clean(self, state: str) -> str:
         return state
 
-    def prepare(self, questions: Sequence[Question]) -> list[Head]:
+    def prepare(self, questions: Sequence[Question]) -> list[QuestionHead]:
         return [self.head(question) for question in questions]
 
-    def lay_out(self, question: Question, about: Tokens, options: Sequence[Tokens]) -> Head:
+    def lay_out(self, question: Question, about: Tokens, options: Sequence[Tokens]) -> QuestionHead:
         """What is asked, and the options with a marker before each."""
         ids = [self._cls, *about.ids, self._sep]
         markers = []
@@ -106,9 +106,9 @@ class MarkerEncoder(TorchModel):
         ids.append(self._sep)
         cuts = about.cuts + join_cuts([option.cuts for option in options])
         room = max(0, self.longest - len(ids) - 1)
-        return Head(np.array(ids, np.int32), np.array(markers, np.int32), room, question, cuts)
+        return QuestionHead(np.array(ids, np.int32), np.array(markers, np.int32), room, question, cuts)
 
-    def encode(self, prepared: list[Head], state: str) -> Encoded:
+    def encode(self, prepared: list[QuestionHead], state: str) -> Encoded:
         room = max(head.room for head in prepared)
         read = tokens(self.vocabulary, self.state_prefix + self.clean(state), "state", self.longest - 2)
         ids = np.array(read.ids, np.int32)

@@ -22,7 +22,7 @@ from decided.engines.prompts import instructions, tokens
 from decided.engines.tokenizer import Vocabulary, read_vocabulary
 from decided.engines.torch.attention import Attention, Segments
 from decided.engines.torch.base import card_of
-from decided.engines.torch.encoder import Head, MarkerEncoder, Packed, Row, assemble
+from decided.engines.torch.encoder import MarkerEncoder, Packed, QuestionHead, Row, assemble
 from decided.engines.torch.modernbert import Encoder, read_shape
 from decided.engines.torch.placement import Placement, place
 from decided.errors import ModelError
@@ -98,7 +98,7 @@ class Laya(MarkerEncoder):
         self._temperatures = temperatures(config)
         self._mask_text = vocabulary.special["mask_token"]
 
-    def head(self, question: Question) -> Head:
+    def head(self, question: Question) -> QuestionHead:
         texts = [" " + self.clean(text) for text in option_texts(question)]
         options = [tokens(self.vocabulary, text, "options", _OPTION_TOKENS) for text in texts]
         taken = sum(len(option.ids) + 1 for option in options)

@@ -16,7 +16,7 @@ from decided.engines.checkpoint import Checkpoint, locate
 from decided.engines.prompts import Tokens, instructions, named_options, tokens
 from decided.engines.tokenizer import read_vocabulary
 from decided.engines.torch.base import card_of
-from decided.engines.torch.encoder import Head, MarkerEncoder, Packed, assemble
+from decided.engines.torch.encoder import MarkerEncoder, Packed, QuestionHead, assemble
 from decided.engines.torch.modernbert import read_shape
 from decided.engines.torch.placement import place
 from decided.errors import ModelError
@@ -31,7 +31,7 @@ _FRAME = 4
 class OpenDecider(MarkerEncoder):
     state_prefix = "input: "
 
-    def head(self, question: Question) -> Head:
+    def head(self, question: Question) -> QuestionHead:
         return self.lay_out(question, *self._within_the_input(question))
 
     def score(self, vectors: Tensor, batch: Packed) -> Tensor:
