@@ -8,13 +8,13 @@ import msgspec
 
 from decided.contract.answers import is_distribution
 from decided.errors import InputError
-from decided.evaluation.labels import Evidence, LabelledQuestion, Source
+from decided.evaluation.labels import LabelEvidence, LabelledQuestion, Source
 from decided.profiles.fingerprint import fingerprint
 from decided.profiles.floats import unpack
 from decided.serving.ledger import OutcomeLine, older
 
 
-def read_outcomes(path: Path) -> tuple[Source, list[Evidence], list[str]]:
+def read_outcomes(path: Path) -> tuple[Source, list[LabelEvidence], list[str]]:
     """The model, the questions with what it said, and what cannot be used. What was told last about an answer counts,
     and of several models the one that answered last."""
     latest: dict[tuple[str, str, int, str], OutcomeLine] = {}
@@ -35,18 +35,18 @@ def read_outcomes(path: Path) -> tuple[Source, list[Evidence], list[str]]:
     others = sum((one.model, one.digest) != source for one in latest.values())
     if others:
         problems.append(f"{others} outcomes of answers by other models or weights than {source.model}")
-    found: dict[str, Evidence] = {}
+    found: dict[str, LabelEvidence] = {}
     first_with: dict[str, str] = {}  # the same features: the same text, which must not be on both sides of a fold
     for (*_, mark), one in latest.items():
         if (one.model, one.digest) == source:
             request = f"request {one.request_id}" + (f", index {one.index}" if one.index else "")
             request += f" of {one.client}" if one.client else ""
             text = one.state or (first_with.setdefault(one.features, request) if one.features else request)
-            _add(found.setdefault(mark, Evidence(LabelledQuestion(one.name, one.question))), one, text)
+            _add(found.setdefault(mark, LabelEvidence(LabelledQuestion(one.name, one.question))), one, text)
     return source, list(found.values()), problems
 
 
-def _add(evidence: Evidence, one: OutcomeLine, text: str) -> None:
+def _add(evidence: LabelEvidence, one: OutcomeLine, text: str) -> None:
     labels = evidence.labels
     keys = list(one.question.keys())
     labels.rows.append(len(labels.rows) + 1)
