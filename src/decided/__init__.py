@@ -8,26 +8,45 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from decided.client.client import AsyncClient, Client
-    from decided.client.protocol import BatchResult, ClientError, Response
-    from decided.contract.types import Choice, ChoiceAnswer, Noul, NoulAnswer, Outcomes, Score, ScoreAnswer
+    from decided.client.protocol import BatchResult, ClientError, Questions, Response
+    from decided.contract.types import (
+        Answer,
+        Choice,
+        ChoiceAnswer,
+        Evidence,
+        ModelEntry,
+        Noul,
+        NoulAnswer,
+        Outcomes,
+        Question,
+        Score,
+        ScoreAnswer,
+        Usage,
+    )
 
 __all__ = [
+    "Answer",
     "AsyncClient",
     "BatchResult",
     "Choice",
     "ChoiceAnswer",
     "Client",
     "ClientError",
+    "Evidence",
+    "ModelEntry",
     "Noul",
     "NoulAnswer",
     "Outcomes",
+    "Question",
+    "Questions",
     "Response",
     "Score",
     "ScoreAnswer",
+    "Usage",
 ]
 
 _HOMES = dict.fromkeys(("AsyncClient", "Client"), "decided.client.client")
-_HOMES |= dict.fromkeys(("BatchResult", "ClientError", "Response"), "decided.client.protocol")
+_HOMES |= dict.fromkeys(("BatchResult", "ClientError", "Questions", "Response"), "decided.client.protocol")
 
 
 def __getattr__(name: str) -> Any:

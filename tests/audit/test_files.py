@@ -8,7 +8,7 @@ import pytest
 
 from decided.audit.appender import Appender
 from decided.audit.files import all_files, head_of
-from decided.audit.line import Head
+from decided.audit.line import ChainHead
 from decided.audit.verify import verify
 from decided.errors import InputError
 from tests.audit.logs import SCRIBE, decision, entries, write_log
@@ -184,4 +184,4 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     for path in (Path("/dev/null"), tmp_path, tmp_path / "nowhere" / "audit.jsonl", pipe):
         with pytest.raises(InputError, match="--audit-log"):
             Appender(path, 2**30)
-    assert head_of(tmp_path / "nowhere" / "audit.jsonl") == (Head(), 0)
+    assert head_of(tmp_path / "nowhere" / "audit.jsonl") == (ChainHead(), 0)

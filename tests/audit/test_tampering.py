@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from decided.audit.files import all_files
-from decided.audit.line import DecisionLine, Head, Scribe, seal
+from decided.audit.line import ChainHead, DecisionLine, Scribe, seal
 from decided.cli import main
 from tests.audit.logs import KEY, write_log
 
@@ -241,14 +241,14 @@ def test_an_anchor_lets_older_files_be_removed(rotated: Path, capsys: pytest.Cap
     oldest.unlink()
     assert verify(capsys, rotated)[0] == 1
     assert verify(capsys, rotated, "--anchors", anchors)[0] == 0
-    anchors.write_text(f"{anchors.read_text().split()[0]} {Head().hash}\n")
+    anchors.write_text(f"{anchors.read_text().split()[0]} {ChainHead().hash}\n")
     assert verify(capsys, rotated, "--anchors", anchors)[0] == 1
 
 
 # --- what cannot be read ---
 
 
-@pytest.mark.parametrize("content", ["one two\n", f"-1 {Head().hash}\n", "3 abc\n", "²  " + "0" * 64])
+@pytest.mark.parametrize("content", ["one two\n", f"-1 {ChainHead().hash}\n", "3 abc\n", "²  " + "0" * 64])
 def test_anchors_that_are_none(log: Path, content: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = log.with_name("anchors")
     path.write_text(content)

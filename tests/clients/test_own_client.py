@@ -5,7 +5,7 @@ import datetime
 import email.utils
 import subprocess
 import sys
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
@@ -197,6 +197,28 @@ def test_importing_the_package_or_serving_does_not_load_the_http_library() -> No
     code += "print({'msgspec', 'httpx2'} & before, 'httpx2' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set() False\n"
+
+
+def test_every_type_that_a_client_takes_or_gives_can_be_imported() -> None:
+    import decided
+
+    found: set[type] = set()
+
+    def look(hint: Any) -> None:
+        for part in get_args(hint):
+            look(part)
+        if isinstance(hint, type) and hint.__module__.startswith("decided.") and hint not in found:
+            found.add(hint)
+            for part in get_type_hints(hint).values():
+                look(part)
+
+    for client in (decided.Client, AsyncClient):
+        for method in (client.ask, client.batch, client.models):
+            for hint in get_type_hints(method).values():
+                look(hint)
+    assert {Response, Choice, Outcomes} <= found
+    assert {one.__name__ for one in found} <= set(decided.__all__)
+    assert {"Question", "Questions", "Answer"} <= set(decided.__all__)  # what is written in their place
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

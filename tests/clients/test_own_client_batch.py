@@ -1,12 +1,13 @@
 """Batches of both clients: of any length, from any iterable, with errors in their midst, broken off and taken up."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import islice
 from typing import Any
 
 import pytest
 
-from decided import Choice, ClientError, Noul
+from decided import Choice, Client, ClientError, Noul
 from tests.clients.common import KEY
 from tests.clients.own import ANSWER, YES, Make, answering
 from tests.spec.checks import eventually, in_flight
@@ -233,3 +234,9 @@ def test_a_batch_that_is_left_early_abandons_the_rest(make: Make) -> None:
         gate.open()
         assert client.ask("next", YES).model == "fake"
         assert server.metric("service_batch_questions_sum") <= 3
+
+
+def test_the_types_say_that_a_batch_can_be_closed(server: Server) -> None:
+    with Client(server.url) as client, closing(client.batch(["one", "two"], YES)) as results:
+        assert next(results).answered().noul("q")
+    assert list(results) == []

@@ -16,8 +16,9 @@ from decided.contract.types import Noul, OutcomesRequest, Question
 from decided.engines.api import Verdict
 from decided.errors import Unavailable, UnknownRequest
 from decided.evaluation.outcomes import read_outcomes
+from decided.profiles.floats import pack
 from decided.serving import ledger
-from decided.serving.ledger import Ledger, pack
+from decided.serving.ledger import Ledger
 from tests.profiles.shelf import TOPIC, written
 from tests.profiles.test_teach import teach
 from tests.spec.checks import BATCH, SINGLE

@@ -16,10 +16,11 @@ class Origin:
 
     def __init__(self, *replies: bytes | None) -> None:
         self.replies = list(replies)
-        self.connections = 0
+        self.connections = self.open = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        self.open += 1
         try:
             while await reader.readuntil(b"\r\n\r\n"):
                 reply = self.replies.pop(0)
@@ -31,6 +32,7 @@ class Origin:
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass
         finally:
+            self.open -= 1
             writer.close()
 
 
@@ -143,5 +145,20 @@ def test_a_busy_connection_is_replaced_when_it_is_old(monkeypatch: pytest.Monkey
         for _ in range(2):
             await pool.call(REQUEST, 5)
         assert origin.connections == 2
+
+    ask(origin, scenario)
+
+
+def test_connections_beyond_the_need_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("decided.engines.remote.pool._KEEP_ALIVE_S", 0.1)
+    origin = Origin(*[PLAIN] * 1000)
+
+    async def scenario(pool: Pool) -> None:
+        await asyncio.gather(*(pool.call(REQUEST, 5) for _ in range(3)))
+        assert origin.open == 3
+        async with asyncio.timeout(5):
+            while origin.open > 1:
+                await pool.call(REQUEST, 5)
+                await asyncio.sleep(0.01)
 
     ask(origin, scenario)

@@ -27,7 +27,7 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     read: list[bytes] = []
     reading = RequestParser._head
 
-    def noted(self: RequestParser, head: bytes) -> parser.Head:
+    def noted(self: RequestParser, head: bytes) -> parser.RequestHead:
         read.append(head)
         return reading(self, head)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from decided.audit.files import head_of, lock, next_aside, sync, sync_folder
-from decided.audit.line import Head
+from decided.audit.line import ChainHead
 from decided.errors import InputError
 
 _MODE = 0o600
@@ -30,7 +30,7 @@ class Appender:
             self._file.close()
             raise _refusal(path, error) if isinstance(error, OSError) else error from None
 
-    def append(self, lines: bytes, head: Head) -> None:
+    def append(self, lines: bytes, head: ChainHead) -> None:
         """Write the lines that make this head, and wait for the disk. Raises OSError, and then none was written."""
         self._put(lines)
         self._size += len(lines)

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import BinaryIO
 
-from decided.audit.line import Head, read_link
+from decided.audit.line import ChainHead, read_link
 from decided.errors import InputError
 
 _BLOCK = 64 * 1024
@@ -52,7 +52,7 @@ def read_end(path: Path) -> tuple[bytes, int]:
     return tail[tail.rfind(b"\n", 0, max(0, whole - 1)) + 1 : whole], len(tail) - whole
 
 
-def head_of(path: Path) -> tuple[Head, int]:
+def head_of(path: Path) -> tuple[ChainHead, int]:
     """How far the log in this file, or in those put aside before it, has come; and the bytes of an unfinished line."""
     unfinished = 0
     for file in reversed(all_files(path)):
@@ -69,7 +69,7 @@ def head_of(path: Path) -> tuple[Head, int]:
                     "`decided audit verify`, and move the file away to begin a new log"
                 )
             return link.head, unfinished
-    return Head(), unfinished
+    return ChainHead(), unfinished
 
 
 def lock(file: BinaryIO) -> bool:

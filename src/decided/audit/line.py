@@ -22,7 +22,7 @@ NO_HASH = "0" * 64
 _KNOWN_QUESTIONS = 1024
 
 
-class Head(NamedTuple):
+class ChainHead(NamedTuple):
     """How far a log has come: the number and the hash of a line. Whoever knows it knows all lines up to there."""
 
     seq: int = 0
@@ -97,7 +97,7 @@ class Scribe:
         self._key_name = hmac.digest(key, b"decided audit key", "sha256").hex()[:16]
         self._fingerprints: dict[bytes, str] = {}
 
-    def write(self, head: Head, decision: Decision) -> tuple[Head, list[bytes]]:
+    def write(self, head: ChainHead, decision: Decision) -> tuple[ChainHead, list[bytes]]:
         """The lines of a decision behind `head`, and the head that they make."""
         lines = []
         time = _stamp(decision.time)
@@ -131,7 +131,9 @@ class Scribe:
             lines.append(sealed)
         return head, lines
 
-    def tell(self, head: Head, time: float, event: str, lost: int = 0, cut_bytes: int = 0) -> tuple[Head, bytes]:
+    def tell(
+        self, head: ChainHead, time: float, event: str, lost: int = 0, cut_bytes: int = 0
+    ) -> tuple[ChainHead, bytes]:
         """The line of an event."""
         about = self._model, self._weights, VERSION, self._key_name, head.hash
         return seal(EventLine(head.seq + 1, _stamp(time), event, *about, lost, cut_bytes))
@@ -146,10 +148,10 @@ class Scribe:
         return known
 
 
-def seal(line: DecisionLine | EventLine) -> tuple[Head, bytes]:
+def seal(line: DecisionLine | EventLine) -> tuple[ChainHead, bytes]:
     body = encode(line)
     digest = hashlib.sha256(body).hexdigest()
-    return Head(line.seq, digest), body[:-1] + _end(digest)
+    return ChainHead(line.seq, digest), body[:-1] + _end(digest)
 
 
 class Link(NamedTuple):
@@ -161,8 +163,8 @@ class Link(NamedTuple):
     is_intact: bool
 
     @property
-    def head(self) -> Head:
-        return Head(self.seq, self.hash)
+    def head(self) -> ChainHead:
+        return ChainHead(self.seq, self.hash)
 
 
 class _Chained(msgspec.Struct, frozen=True):

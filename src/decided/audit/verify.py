@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from decided.audit.files import all_files, is_being_written
-from decided.audit.line import Head, Link, read_link
+from decided.audit.line import ChainHead, Link, read_link
 from decided.errors import InputError
 
 _MOST_FINDINGS = 100
@@ -30,10 +30,10 @@ class Finding(NamedTuple):
 class Verifier:
     """Goes through the lines of a log, the oldest first."""
 
-    def __init__(self, anchors: Sequence[Head] = ()) -> None:
+    def __init__(self, anchors: Sequence[ChainHead] = ()) -> None:
         self.lines = 0
         self.first = 0
-        self.head: Head | None = None
+        self.head: ChainHead | None = None
         self.problems = 0
         self.findings: list[Finding] = []
         self._anchors = dict(anchors)
@@ -69,7 +69,7 @@ class Verifier:
         if head is None:
             self.first = link.seq
             self._look_at_the_beginning(link)
-        elif link.seq == 1 and link.previous == Head().hash:
+        elif link.seq == 1 and link.previous == ChainHead().hash:
             self._find(f"a new log begins here, after line {head.seq}")
         elif link.seq <= head.seq:
             self._find(f"line {link.seq} is repeated or out of order: it comes after line {head.seq}")
@@ -81,8 +81,8 @@ class Verifier:
         self.head = link.head
 
     def _look_at_the_beginning(self, link: Link) -> None:
-        before = Head(link.seq - 1, link.previous)
-        if before == Head() or self._anchors.get(before.seq) == before.hash:
+        before = ChainHead(link.seq - 1, link.previous)
+        if before == ChainHead() or self._anchors.get(before.seq) == before.hash:
             return
         if before.seq:
             self._find(f"{_range(1, before.seq)} missing: the log begins with line {link.seq}")
@@ -102,7 +102,7 @@ class Verifier:
             self.findings.append(Finding(self._path, self._place, problem))
 
 
-def verify(paths: Sequence[Path], anchors: Sequence[Head] = ()) -> Verifier:
+def verify(paths: Sequence[Path], anchors: Sequence[ChainHead] = ()) -> Verifier:
     """Look at a log that is in these files, each with those that were put aside before it."""
     files = [file for path in paths for file in all_files(path)]
     if not files:
@@ -112,7 +112,7 @@ def verify(paths: Sequence[Path], anchors: Sequence[Head] = ()) -> Verifier:
     return verifier
 
 
-def read_anchors(path: Path) -> list[Head]:
+def read_anchors(path: Path) -> list[ChainHead]:
     """The heads of a file, one a line, as `decided audit head` prints them."""
     anchors = []
     try:
@@ -123,9 +123,9 @@ def read_anchors(path: Path) -> list[Head]:
         seq, _, digest = line.strip().partition(" ")
         if not line.strip():
             continue
-        if not (seq.isascii() and seq.isdigit() and len(digest) == len(Head().hash)):
+        if not (seq.isascii() and seq.isdigit() and len(digest) == len(ChainHead().hash)):
             raise InputError(f"--anchors {path}, line {number}: expected what `decided audit head` prints")
-        anchors.append(Head(int(seq), digest))
+        anchors.append(ChainHead(int(seq), digest))
     return anchors
 
 

@@ -6,7 +6,7 @@ They differ in how they wait, and in nothing else; what they send and read is in
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Generator, Iterable, Iterator
 from contextlib import aclosing, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -104,9 +104,11 @@ class Client(_Options):
         reply = self._send("POST", protocol.SINGLE, protocol.single(self._model, state, questions, explain))
         return protocol.response(reply.content, reply.request_id)
 
-    def batch(self, states: Iterable[Any], questions: Questions, *, explain: bool = False) -> Iterator[BatchResult]:
+    def batch(
+        self, states: Iterable[Any], questions: Questions, *, explain: bool = False
+    ) -> Generator[BatchResult, None, None]:
         """The answers about any number of states, each as soon as it is there. A state that fails is a result with an
-        error; what concerns all of them is raised."""
+        error; what concerns all of them is raised. It holds a connection until it ends or is closed."""
         plan = self._plan(states, questions, explain)
         while (chunk := plan.chunk()) is not None:
             problem: ClientError | None = None

@@ -48,23 +48,23 @@ def document(asks_for_key: bool, takes_outcomes: bool) -> bytes:
     of: dict[type, dict[str, Any]] = dict(zip(types, schemas, strict=True))
     key: list[dict[str, list[str]]] = [{"key": []}] if asks_for_key else []
 
-    def post(summary: str, request: type, response: type, *more: int) -> dict[str, Any]:
+    def post(summary: str, request: type, response: type, said: str, *more: int) -> dict[str, Any]:
         body = {"required": True, "content": {"application/json": {"schema": of[request]}}}
-        replies = _replies(of[response], "The answers." if not more else "Taken.", (*_POST_ERRORS, *more))
+        replies = _replies(of[response], said, (*_POST_ERRORS, *more))
         return {"post": {"summary": summary, "security": key, "requestBody": body, "responses": replies}}
 
     def get(summary: str, schema: dict[str, Any], *errors: int) -> dict[str, Any]:
         return {"get": {"summary": summary, "responses": _replies(schema, summary, errors)}}
 
     header = {"name": "x-explain", "in": "header", "schema": {}, "description": EXPLAIN_HEADER}
-    single = post("Answer questions about one state.", SingleRequest, SingleResponse)
-    batch = post("Answer questions about many states.", BatchRequest, BatchResponse)
+    single = post("Answer questions about one state.", SingleRequest, SingleResponse, "The answers.")
+    batch = post("Answer questions about many states.", BatchRequest, BatchResponse, "The answers.")
     single["post"]["parameters"] = batch["post"]["parameters"] = [header]
     batch["post"]["responses"]["200"]["description"] += " As x-ndjson: a line per state, as each is decided."
     batch["post"]["responses"]["200"]["content"]["application/x-ndjson"] = {
         "schema": {"anyOf": [of[BatchLine], of[BatchLineProblem]]}
     }
-    outcomes = post("Tell what turned out to be right.", OutcomesRequest, OutcomesReceipt, 404)
+    outcomes = post("Tell what turned out to be right.", OutcomesRequest, OutcomesReceipt, "Taken.", 404)
     itself = get("This document.", {"type": "object"}, 401)
     itself["get"]["security"] = key
     text = {

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from typing_extensions import TypeIs
 
 from decided.contract.types import MAX_OPTIONS, Question
+from decided.engines.checkpoint import locate, recognise
 from decided.errors import DecidedError, ModelError, StartError
 from decided.extras import install_command
 from decided.settings import Settings
@@ -234,8 +235,7 @@ def _recognise(settings: Settings) -> tuple[str, str]:
     name = settings.model
     if not Path(name).expanduser().exists() and (":" in name or "/" not in name):
         raise ModelError(f"--model {name!r}: unknown kind; the kinds are {', '.join(sorted(KINDS))}")
-    checkpoint = import_module("decided.engines.checkpoint")
-    return checkpoint.recognise(checkpoint.locate(name, settings)), name
+    return recognise(locate(name, settings)), name
 
 
 def overlaps(model: Model) -> TypeIs[OverlappingModel]:

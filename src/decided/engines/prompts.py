@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from decided.contract.types import Noul, Option, Question, Score, compact
 from decided.engines.api import Cut
 
-_MAX_CHARACTERS_PER_TOKEN = 16
+MAX_CHARACTERS_PER_TOKEN = 16
 """Beyond this many characters per token kept, text is dropped before it is tokenised: tokenising a 200,000 character
 state takes 130 ms, and nearly all of it to throw the tokens away."""
 
@@ -27,7 +27,7 @@ class Tokens(NamedTuple):
 
 def tokens(tokenizer: Tokenizer, text: str, part: str, limit: int) -> Tokens:
     """The first `limit` tokens of a text. How many there were is counted, or estimated for a very long text."""
-    room = limit * _MAX_CHARACTERS_PER_TOKEN
+    room = limit * MAX_CHARACTERS_PER_TOKEN
     ids = tokenizer.encode(text[:room])
     estimated = len(text) > room
     if estimated and len(ids) <= limit:  # few tokens for so many characters: the rest may fit as well

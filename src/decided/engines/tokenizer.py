@@ -7,7 +7,7 @@ from tokenizers import Regex, Tokenizer, pre_tokenizers
 
 from decided.engines.api import Cut
 from decided.engines.checkpoint import Checkpoint
-from decided.engines.prompts import tokens
+from decided.engines.prompts import MAX_CHARACTERS_PER_TOKEN, tokens
 from decided.errors import ModelError
 
 _PART = 32  # characters
@@ -33,7 +33,7 @@ class Vocabulary:
         ids, cuts = tokens(self, text, part, limit)
         if not cuts:
             return text, len(ids), cuts
-        room = len(text) if not cuts[0].estimated else limit * 16
+        room = len(text) if not cuts[0].estimated else limit * MAX_CHARACTERS_PER_TOKEN
         end = self._tokenizer.encode(text[:room], add_special_tokens=False).offsets[limit - 1][1] if limit else 0
         return text[:end], limit, cuts
 
@@ -66,6 +66,11 @@ def read_vocabulary(checkpoint: Checkpoint, subfolder: str = "") -> Vocabulary:
         if (folder / name).is_file():
             special |= _special(checkpoint.json(str(Path(subfolder, name))))
     return Vocabulary(Tokenizer.from_file(str(path)), special)
+
+
+def vocabulary_of(tokenizer: Any) -> Vocabulary:
+    """That of a tokenizer of transformers, which itself stays as it is."""
+    return Vocabulary(Tokenizer.from_str(tokenizer.backend_tokenizer.to_str()), {})
 
 
 def _special(config: dict[str, Any]) -> dict[str, str]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decided.contract.temperature import COOLEST, HOTTEST, apply
+from decided.profiles.profile import Figures
 
 LEAST_ROWS = 20
 BINS = 15
@@ -16,14 +17,6 @@ _FOLDS = 5
 
 _LEAST_SHARE = 1e-12
 """Nothing is impossible to the fit: one option that got nothing and was right would otherwise cost infinitely much."""
-
-
-class Figures(msgspec.Struct, frozen=True):
-    """How good probabilities are, on rows whose answers are known."""
-
-    accuracy: float
-    log_loss: float
-    calibration_error: float
 
 
 class Fit(msgspec.Struct, frozen=True, omit_defaults=True):

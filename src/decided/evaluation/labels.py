@@ -62,7 +62,7 @@ class Source(NamedTuple):
 
 
 @dataclass(slots=True)
-class Evidence:
+class LabelEvidence:
     """A labelled question with what the model said: weights in the options' canonical order, features if it gives any.
     A row that was not answered is None."""
 

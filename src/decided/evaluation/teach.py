@@ -20,7 +20,7 @@ from decided.contract.types import Question
 from decided.engines.api import Engine, Verdict, gives_features
 from decided.errors import DecidedError, InferenceFailed, InputError, ModelError, Unavailable
 from decided.evaluation import labelled, lesson_report
-from decided.evaluation.labels import Evidence, Labels, Source, profile_path, read_labels
+from decided.evaluation.labels import LabelEvidence, Labels, Source, profile_path, read_labels
 from decided.evaluation.outcomes import read_outcomes
 from decided.profiles.fingerprint import fingerprint
 from decided.profiles.profile import identity
@@ -66,7 +66,7 @@ async def teach(settings: Settings, task: Task) -> None:
     _conclude(task, source, evidence)
 
 
-async def _from_labels(settings: Settings, task: Task, path: str) -> tuple[Source, list[Evidence]]:
+async def _from_labels(settings: Settings, task: Task, path: str) -> tuple[Source, list[LabelEvidence]]:
     asked = None if task.questions is None else questions.read_file(task.questions)
     found = read_labels(path, task.input_format, asked, task.state_columns, task.limit)
     _complain(found.problems)
@@ -92,7 +92,7 @@ def _check(task: Task) -> None:
         raise InputError(f"--out {task.out}: must be a folder")
 
 
-def _conclude(task: Task, source: Source, evidence: Sequence[Evidence]) -> None:
+def _conclude(task: Task, source: Source, evidence: Sequence[LabelEvidence]) -> None:
     """Learn question by question, say what was found, and keep what won."""
     target = task.target_accuracy or _DEFAULT_TARGET
     kept = 0
@@ -136,7 +136,7 @@ def _write(path: Path, content: bytes) -> None:
 # --- asking ---
 
 
-async def _gather(settings: Settings, task: Task, found: Labels) -> tuple[Source, list[Evidence]]:
+async def _gather(settings: Settings, task: Task, found: Labels) -> tuple[Source, list[LabelEvidence]]:
     if task.server is not None:
         backend = await open_backend(settings, task.server, task.api_key)
         try:
@@ -147,7 +147,7 @@ async def _gather(settings: Settings, task: Task, found: Labels) -> tuple[Source
                 )
             for one in found.questions:
                 check_options(backend, {one.name: one.question})
-            return Source(backend.model), await Survey(_ServerAsker(backend), found).take(_TEXTS_AT_A_TIME)
+            return Source(backend.model), await TeachingSurvey(_ServerAsker(backend), found).take(_TEXTS_AT_A_TIME)
         finally:
             await backend.close()
     engine = await start_engine(settings, Metrics())
@@ -162,7 +162,7 @@ async def _gather(settings: Settings, task: Task, found: Labels) -> tuple[Source
                 raise InputError(f"question {one.name!r}: too many options for this model, at most {most}")
         at_a_time = min(_TEXTS_AT_A_TIME, settings.remote_concurrency) if engine.remote else _TEXTS_AT_A_TIME
         source = Source(engine.card.name, engine.card.weights)
-        return source, await Survey(_EngineAsker(engine), found).take(at_a_time)
+        return source, await TeachingSurvey(_EngineAsker(engine), found).take(at_a_time)
     finally:
         await engine.close()
 
@@ -212,12 +212,14 @@ class _ServerAsker:
         raise InferenceFailed("no answer")
 
 
-class Survey:
+class TeachingSurvey:
     """Every text is asked once, with all questions that it has labels for."""
 
     def __init__(self, asker: "_EngineAsker | _ServerAsker", found: Labels) -> None:
         self._asker = asker
-        self._evidence = [Evidence(one, [None] * len(one.states), [None] * len(one.states)) for one in found.questions]
+        self._evidence = [
+            LabelEvidence(one, [None] * len(one.states), [None] * len(one.states)) for one in found.questions
+        ]
         self._texts: dict[str, list[tuple[int, int]]] = {}
         for number, one in enumerate(found.questions):
             for place, state in enumerate(one.states):
@@ -225,7 +227,7 @@ class Survey:
         self._progress = Progress(len(self._texts), "texts", sys.stderr, time.monotonic)
         self._failed = 0
 
-    async def take(self, at_a_time: int) -> list[Evidence]:
+    async def take(self, at_a_time: int) -> list[LabelEvidence]:
         waiting = iter(self._texts.items())
         try:
             async with asyncio.TaskGroup() as group:

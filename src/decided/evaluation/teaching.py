@@ -219,8 +219,7 @@ def _tiled(right: Ints, trial: Trial) -> Ints:
 
 
 def _figures(shares: Floats, right: Ints) -> Figures:
-    found = figures([Judged(row, one) for row, one in zip(shares.tolist(), right.tolist(), strict=True)], 1.0)
-    return Figures(found.accuracy, found.log_loss, found.calibration_error)
+    return figures([Judged(row, one) for row, one in zip(shares.tolist(), right.tolist(), strict=True)], 1.0)
 
 
 # --- what else the held-back rows tell ---

@@ -5,10 +5,7 @@ question is refused in one sentence.
 """
 
 import array
-import base64
-import binascii
 import hashlib
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +14,7 @@ import msgspec
 from decided.contract.types import Question
 from decided.errors import InputError
 from decided.profiles.fingerprint import canonical_keys, fingerprint
+from decided.profiles.floats import pack, unpack
 
 FORMAT = "decided-profile-1"
 MOST_BYTES = 32 * 2**20
@@ -29,27 +27,21 @@ features too."""
 
 
 class Head(msgspec.Struct, frozen=True):
-    """A matrix of float32, little endian, in base64: a row of `width` numbers for each option."""
+    """A matrix, packed: a row of `width` numbers for each option."""
 
     width: int
     values: str
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[float]]) -> "Head":
-        numbers = array.array("f", [float(number) for row in rows for number in row])
-        if sys.byteorder == "big":
-            numbers.byteswap()
-        return cls(len(rows[0]), base64.b64encode(numbers.tobytes()).decode())
+        return cls(len(rows[0]), pack(number for row in rows for number in row))
 
     def numbers(self) -> "array.array[float]":
-        numbers = array.array("f", base64.b64decode(self.values, validate=True))
-        if sys.byteorder == "big":
-            numbers.byteswap()
-        return numbers
+        return unpack(self.values)
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """How good answers are on labels that were held back."""
+    """How good probabilities are, on rows whose answers are known."""
 
     accuracy: float
     log_loss: float
@@ -149,7 +141,7 @@ def check(profile: Profile) -> None:
 def _head_numbers(head: Head, options: int) -> "array.array[float]":
     try:
         numbers = head.numbers()
-    except (ValueError, binascii.Error):
+    except ValueError:
         raise ValueError("its head is damaged") from None
     if head.width < 1 or len(numbers) != head.width * options:
         raise ValueError("its head is damaged, or of another number of options")

@@ -5,7 +5,6 @@ them. When the truth comes, both are written as a line, from which `decided teac
 """
 
 import asyncio
-import base64
 import os
 import time
 from collections import OrderedDict, defaultdict
@@ -19,6 +18,7 @@ from decided.contract.decoding import option_number, quote
 from decided.contract.types import OutcomesReceipt, OutcomesRequest, Question, encode
 from decided.engines.api import ModelCard, Verdict
 from decided.errors import InputError, Invalid, Unavailable, UnknownRequest
+from decided.profiles.floats import pack
 
 MOST_REMEMBERED_BYTES = 64 * 2**20
 MOST_FILE_BYTES = 64 * 2**20
@@ -165,7 +165,7 @@ class Ledger:
             right,
             self._card.name,
             self._card.weights,
-            pack(entry.verdict.features),
+            "" if entry.verdict.features is None else pack(entry.verdict.features),
             told.index,
             entry.state,
             client,
@@ -208,15 +208,3 @@ def _size_of_verdict(verdict: Verdict) -> int:
 def older(path: Path) -> Path:
     """Where outcomes are put aside when the file is full."""
     return path.with_name(path.name + ".1")
-
-
-def pack(features: Any) -> str:
-    if features is None:
-        return ""
-    import array
-    import sys
-
-    numbers = array.array("f", features)
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return base64.b64encode(numbers.tobytes()).decode()

@@ -50,7 +50,7 @@ def _within_the_machine(settings: Settings) -> Settings:
     cores = physical_cores()
     if settings.threads is None or settings.threads <= cores:
         return settings
-    log.warning("--threads %d: this machine has %d cores; using %d", settings.threads, cores, cores)
+    log.warning("--threads %d: this process may use %d cores; using %d", settings.threads, cores, cores)
     return dataclasses.replace(settings, threads=cores)
 
 

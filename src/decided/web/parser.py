@@ -37,7 +37,7 @@ _MAX_KNOWN_HEAD_BYTES = 2048
 _UNRESERVED = re.compile(r"%(?:2[DE]|3[0-9]|[46][1-9A-F]|[57][0-9A]|5F|7E)", re.IGNORECASE)
 
 
-class Head(NamedTuple):
+class RequestHead(NamedTuple):
     """What a head says of its request."""
 
     method: str
@@ -53,10 +53,10 @@ class KnownHeads:
     """Heads that were read before, of all connections: most clients send the same one with every request."""
 
     def __init__(self) -> None:
-        self._heads: dict[bytes, Head] = {}
+        self._heads: dict[bytes, RequestHead] = {}
         self.get = self._heads.get
 
-    def add(self, head: bytes, found: Head) -> None:
+    def add(self, head: bytes, found: RequestHead) -> None:
         """Keep it, if it is small and can be used again. When there is no room, all of them make room."""
         if found.length is None or len(head) > _MAX_KNOWN_HEAD_BYTES:
             return
@@ -120,7 +120,7 @@ class RequestParser:
         self.ended = self._left == 0
         return part
 
-    def _head(self, head: bytes) -> Head:
+    def _head(self, head: bytes) -> RequestHead:
         line = _REQUEST_LINE.match(head)
         if line is None:
             raise Unreadable(_NOT_HTTP)
@@ -151,7 +151,9 @@ class RequestParser:
         if self._begun != 1 or self._keep_alive is None or self.ended == has_body:
             raise Unreadable(_NOT_HTTP)  # llhttp has seen something else than we have
         last = upgrade or old or not self._keep_alive
-        return Head(method.decode(), path_of(target), headers, old, last, int(length) if coding is None else None)
+        return RequestHead(
+            method.decode(), path_of(target), headers, old, last, int(length) if coding is None else None
+        )
 
     def _check_host(self, host: bytes | None, old: bool) -> None:
         """There must be one, but in HTTP/1.0 there need not be. Two have been joined to one that is not valid."""

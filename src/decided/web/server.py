@@ -20,7 +20,6 @@ from decided.web.listener import Listener
 
 log = logging.getLogger("decided")
 
-_BACKLOG = 2048
 _OTHER_FILES = 256  # that the process may need beside its connections
 
 
@@ -83,7 +82,7 @@ def _connections_within_the_limits(settings: Settings) -> int:
 def _bind(host: str, port: int) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
-        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        return socket.create_server((host, port), family=family)
     except OSError as error:
         reason = (
             "it is taken; choose another with --port" if error.errno == errno.EADDRINUSE else error.strerror or error

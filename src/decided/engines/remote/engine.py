@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from decided import tracing
-from decided.contract.types import MAX_REMOTE_OPTIONS, Question
+from decided.contract.types import MAX_REMOTE_OPTIONS, Noul, Question
 from decided.engines.api import NOBODY, Caller, Cut, Emit, ModelCard, Verdict
 from decided.engines.letters import NoLetters
 from decided.engines.remote.breaker import Admission, Breaker
@@ -29,6 +29,9 @@ from decided.settings import Settings
 log = logging.getLogger("decided.remote")
 
 T = TypeVar("T")
+
+TRIVIAL = "The sky over the village was blue all day.", Noul("Does the text mention the sky?")
+"""What every engine is asked before it is called fit to serve."""
 
 _ATTEMPTS = 4
 _FIRST_PAUSE_S = 0.05
@@ -50,7 +53,7 @@ class PartialVerdict(NamedTuple):
 
 
 @dataclass(slots=True)
-class Asking:
+class RequestInFlight:
     """One request on its way: when it came, until when it has time (on the loop's clock), its lane for places, and how
     much of it has not begun."""
 
@@ -98,7 +101,7 @@ class Remote(ABC):
         """Ask the engine whether it is well."""
 
     @abstractmethod
-    async def _try_out(self, asking: Asking) -> None:
+    async def _try_out(self, asking: RequestInFlight) -> None:
         """Ask something trivial; raise Unsuitable when the answer shows that this model cannot decide."""
 
     @abstractmethod
@@ -106,7 +109,7 @@ class Remote(ABC):
         """Which questions of a state go together into one call."""
 
     @abstractmethod
-    async def _ask(self, asking: Asking, state: str, questions: Sequence[Question]) -> PartialVerdict:
+    async def _ask(self, asking: RequestInFlight, state: str, questions: Sequence[Question]) -> PartialVerdict:
         """One state and the questions of one group."""
 
     # --- the Engine ---
@@ -178,10 +181,12 @@ class Remote(ABC):
 
     # --- one request ---
 
-    def _asking(self, client: str = "") -> Asking:
-        return Asking(time.perf_counter(), self._loop.time() + self._timeout_s, Lane(client))
+    def _asking(self, client: str = "") -> RequestInFlight:
+        return RequestInFlight(time.perf_counter(), self._loop.time() + self._timeout_s, Lane(client))
 
-    async def _decide(self, asking: Asking, states: Sequence[str], questions: Sequence[Question], emit: Emit) -> None:
+    async def _decide(
+        self, asking: RequestInFlight, states: Sequence[str], questions: Sequence[Question], emit: Emit
+    ) -> None:
         groups = self._groups(len(questions))
         parts: list[dict[int, PartialVerdict]] = [{} for _ in states]
         failed: set[int] = set()
@@ -209,7 +214,7 @@ class Remote(ABC):
 
         await together([runner() for _ in range(min(self._places, len(states) * len(groups)))])
 
-    async def _post(self, asking: Asking, url: str, body: object) -> Any:
+    async def _post(self, asking: RequestInFlight, url: str, body: object) -> Any:
         """One call, at its turn, tried again where that can help and time allows."""
         backoff = Backoff(_FIRST_PAUSE_S)
         for attempt in range(1, _ATTEMPTS + 1):
@@ -230,7 +235,7 @@ class Remote(ABC):
             await asyncio.sleep(wait)
         raise AssertionError("the last attempt returns or raises")
 
-    async def _attempt(self, asking: Asking, url: str, body: object) -> Any:
+    async def _attempt(self, asking: RequestInFlight, url: str, body: object) -> Any:
         began = self._loop.time()
         started = time.perf_counter()  # the loop's own clock may count whole milliseconds
         trace = tracing.current.get()

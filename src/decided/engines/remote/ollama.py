@@ -3,7 +3,7 @@
 from typing import Any
 
 from decided.engines.letters import Token
-from decided.engines.remote.engine import Asking
+from decided.engines.remote.engine import RequestInFlight
 from decided.engines.remote.openai import TOP, Body, Chat, tokens_of
 from decided.settings import Settings
 
@@ -27,7 +27,7 @@ class Ollama(Chat):
     async def _look(self, timeout_s: float) -> None:
         await self._upstream.get(f"{self._root}/api/tags", timeout_s)
 
-    async def _complete(self, asking: Asking, body: Body) -> Any:
+    async def _complete(self, asking: RequestInFlight, body: Body) -> Any:
         return await self._post(asking, f"{self._root}/api/chat", body)
 
     def _tokens(self, reply: Any) -> list[Token]:

@@ -8,11 +8,11 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from decided.contract.types import Noul, Question
+from decided.contract.types import Question
 from decided.engines import letters, prompts
 from decided.engines.api import Cut
 from decided.engines.letters import LETTERS, NoLetters, Token
-from decided.engines.remote.engine import Asking, PartialVerdict, Remote, Unsuitable, together
+from decided.engines.remote.engine import TRIVIAL, PartialVerdict, Remote, RequestInFlight, Unsuitable, together
 from decided.engines.remote.pool import Garbled
 from decided.engines.remote.upstream import Refused, address, number, text, whole
 from decided.settings import Settings
@@ -20,7 +20,6 @@ from decided.settings import Settings
 TOP = 20
 """The most tokens with log-probabilities that the protocol shows."""
 
-_TRIVIAL = "The sky over the village was blue all day.", Noul("Does the text mention the sky?")
 _LEAST_MASS = 0.05
 
 _MAX_CUTS = 10
@@ -73,7 +72,7 @@ class Chat(Remote):
             if error.status not in (404, 405):  # there, but without a list of models
                 raise
 
-    async def _complete(self, asking: Asking, body: Body) -> Any:
+    async def _complete(self, asking: RequestInFlight, body: Body) -> Any:
         return await self._post(asking, f"{self._upstream.url}/chat/completions", body)
 
     def _tokens(self, reply: Any) -> list[Token]:
@@ -90,8 +89,8 @@ class Chat(Remote):
     def _groups(self, questions: int) -> Sequence[Sequence[int]]:
         return [(number,) for number in range(questions)]
 
-    async def _try_out(self, asking: Asking) -> None:
-        state, question = _TRIVIAL
+    async def _try_out(self, asking: RequestInFlight) -> None:
+        state, question = TRIVIAL
         messages = prompts.lettered_prompt(state, question, LETTERS, letters.rotation(2, 0))
         try:
             tokens, _, _ = self._read(await self._complete(asking, self._open_body(messages)))
@@ -104,7 +103,7 @@ class Chat(Remote):
                 " follows instructions, and switch its thinking off"
             )
 
-    async def _ask(self, asking: Asking, state: str, questions: Sequence[Question]) -> PartialVerdict:
+    async def _ask(self, asking: RequestInFlight, state: str, questions: Sequence[Question]) -> PartialVerdict:
         (question,) = questions
         count = len(question.keys())
         if count == 1:
@@ -120,7 +119,7 @@ class Chat(Remote):
             [shares], sum(each.read for each in readings), sum(each.said for each in readings), [cuts]
         )
 
-    async def _in_order(self, asking: Asking, state: str, question: Question, order: list[int]) -> _Reading:
+    async def _in_order(self, asking: RequestInFlight, state: str, question: Question, order: list[int]) -> _Reading:
         """The shares of the labels with the options in this order. A state too long for the model is cut to fit."""
         room = len(state)
         for cut in range(_MAX_CUTS):

@@ -7,6 +7,7 @@ mistakes are dangerous, is left to llhttp (`httptools`), as for the calls that t
 
 import asyncio
 import ssl
+from collections import deque
 from typing import NamedTuple, cast
 from urllib.parse import urlsplit
 
@@ -43,7 +44,7 @@ class Pool:
         self._host = parts.hostname or ""
         self._port = parts.port or (443 if secure else 80)
         self._tls = ssl.create_default_context() if secure else None
-        self._idle: list[_Connection] = []
+        self._idle: deque[_Connection] = deque()  # the one used last at the end
 
     async def call(self, request: bytes, timeout_s: float) -> HttpReply:
         """Send a whole request, return the whole reply. A call that is cancelled takes its connection with it."""
@@ -70,9 +71,11 @@ class Pool:
     def _kept(self) -> "_Connection | None":
         """The connection used last, so that those beyond the need grow old and are dropped."""
         oldest = asyncio.get_running_loop().time() - _KEEP_ALIVE_S
+        while self._idle and self._idle[0].idle_since <= oldest:
+            self._idle.popleft().abort()
         while self._idle:
             connection = self._idle.pop()
-            if connection.reusable and connection.idle_since > oldest:
+            if connection.reusable:
                 return connection
             connection.abort()
         return None

@@ -8,17 +8,15 @@ import re
 from collections.abc import Sequence
 
 from decided.contract.answers import is_distribution
-from decided.contract.types import Noul, Question
+from decided.contract.types import Question
 from decided.engines.api import Cut
-from decided.engines.remote.engine import Asking, PartialVerdict, Remote, Unsuitable
+from decided.engines.remote.engine import TRIVIAL, PartialVerdict, Remote, RequestInFlight, Unsuitable
 from decided.engines.remote.pool import Garbled
 from decided.engines.remote.upstream import Refused, address, probability, whole
 from decided.settings import Settings
 
 _CUT = re.compile(r"the model read ([0-9]{1,9}) of (about )?([0-9]{1,9}) tokens of the (state|instructions|options)")
 _CHARACTERS_PER_TOKEN = 4
-
-_TRIVIAL = "The sky over the village was blue all day.", Noul("Does the text mention the sky?")
 
 
 class SystemOne(Remote):
@@ -33,8 +31,8 @@ class SystemOne(Remote):
             if error.status not in (404, 405):  # servers of the protocol need not have it
                 raise
 
-    async def _try_out(self, asking: Asking) -> None:
-        state, question = _TRIVIAL
+    async def _try_out(self, asking: RequestInFlight) -> None:
+        state, question = TRIVIAL
         try:
             await self._ask(asking, state, [question])
         except Garbled as error:
@@ -43,7 +41,7 @@ class SystemOne(Remote):
     def _groups(self, questions: int) -> Sequence[Sequence[int]]:
         return [range(questions)]
 
-    async def _ask(self, asking: Asking, state: str, questions: Sequence[Question]) -> PartialVerdict:
+    async def _ask(self, asking: RequestInFlight, state: str, questions: Sequence[Question]) -> PartialVerdict:
         names = [f"q{number}" for number in range(len(questions))]
         body = {"model": self.card.name, "state": state, "questions": dict(zip(names, questions, strict=True))}
         reply = await self._post(asking, f"{self._upstream.url}/v1/systemone", body)

@@ -5,7 +5,7 @@ spellings, with their true probabilities. Releases that do not know the field ig
 """
 
 from decided.engines.letters import LETTERS
-from decided.engines.remote.engine import Asking, together
+from decided.engines.remote.engine import RequestInFlight, together
 from decided.engines.remote.openai import Body, Chat
 from decided.engines.remote.pool import Garbled
 from decided.engines.remote.upstream import Refused, whole
@@ -30,7 +30,7 @@ class Vllm(Chat):
     async def _look(self, timeout_s: float) -> None:
         await self._upstream.get(f"{self._root}/health", timeout_s)
 
-    async def _try_out(self, asking: Asking) -> None:
+    async def _try_out(self, asking: RequestInFlight) -> None:
         """Learn the labels' tokens, then as any other."""
         try:
             self._spellings = await together([self._tokens_of_label(asking, label) for label in LETTERS])
@@ -38,7 +38,7 @@ class Vllm(Chat):
             self._spellings = []
         await super()._try_out(asking)
 
-    async def _tokens_of_label(self, asking: Asking, label: str) -> list[int]:
+    async def _tokens_of_label(self, asking: RequestInFlight, label: str) -> list[int]:
         """The spellings of a label that are one token."""
         found: list[int] = []
         for spelling in (label, f" {label}"):

@@ -180,6 +180,16 @@ def is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
 
 
+def parts_by_length(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """The numbers of rows of nearly one length together, each part within the budget with its padding."""
+    parts: list[list[int]] = [[]]
+    for number in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if parts[-1] and (len(parts[-1]) + 1) * lengths[number] > budget:
+            parts.append([])
+        parts[-1].append(number)
+    return parts
+
+
 def softmax(rows: NDArray[np.float32], counts: Sequence[int]) -> list[list[float]]:
     """Rows of logits, one after the other, as probabilities: `counts` says how many belong to each row."""
     width = max(counts)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from decided.contract.types import Question
 from decided.engines.api import Cut, Encoded, Item, ModelCard
-from decided.engines.prompts import tokens
+from decided.engines.prompts import Tokens, join_cuts, tokens
 from decided.engines.tokenizer import Vocabulary
 from decided.engines.torch.attention import Attention, Segments, has_flash
 from decided.engines.torch.base import TorchModel, Weights, softmax
@@ -22,7 +22,7 @@ from decided.engines.torch.placement import Placement
 from decided.engines.torch.transfer import Floats, Ints, to_device, to_host
 
 
-class Head(NamedTuple):
+class QuestionHead(NamedTuple):
     """A question in tokens, up to where the state comes; `room` is what is left for the state."""
 
     ids: Ints
@@ -66,8 +66,8 @@ class MarkerEncoder(TorchModel):
         super().__init__(card, placement)
         self.vocabulary = vocabulary
         self.longest = longest
-        self._begin = np.array([vocabulary.id_of("cls_token")], np.int32)
-        self._end = np.array([vocabulary.id_of("sep_token")], np.int32)
+        self._cls, self._sep, self._mask = (vocabulary.id_of(role) for role in ("cls_token", "sep_token", "mask_token"))
+        self._begin, self._end = np.array([self._cls], np.int32), np.array([self._sep], np.int32)
         self.encoder = encoder.eval()
         self.network = network.eval()
         shape = encoder.shape
@@ -76,7 +76,7 @@ class MarkerEncoder(TorchModel):
         self.recorder = CudaGraphCache() if self.attention.flash else None
 
     @abstractmethod
-    def head(self, question: Question) -> Head:
+    def head(self, question: Question) -> QuestionHead:
         """A question in tokens."""
 
     @abstractmethod
@@ -93,10 +93,22 @@ class MarkerEncoder(TorchModel):
     def clean(self, state: str) -> str:
         return state
 
-    def prepare(self, questions: Sequence[Question]) -> list[Head]:
+    def prepare(self, questions: Sequence[Question]) -> list[QuestionHead]:
         return [self.head(question) for question in questions]
 
-    def encode(self, prepared: list[Head], state: str) -> Encoded:
+    def lay_out(self, question: Question, about: Tokens, options: Sequence[Tokens]) -> QuestionHead:
+        """What is asked, and the options with a marker before each."""
+        ids = [self._cls, *about.ids, self._sep]
+        markers = []
+        for option in options:
+            markers.append(len(ids))
+            ids += [self._mask, *option.ids]
+        ids.append(self._sep)
+        cuts = about.cuts + join_cuts([option.cuts for option in options])
+        room = max(0, self.longest - len(ids) - 1)
+        return QuestionHead(np.array(ids, np.int32), np.array(markers, np.int32), room, question, cuts)
+
+    def encode(self, prepared: list[QuestionHead], state: str) -> Encoded:
         room = max(head.room for head in prepared)
         read = tokens(self.vocabulary, self.state_prefix + self.clean(state), "state", self.longest - 2)
         ids = np.array(read.ids, np.int32)

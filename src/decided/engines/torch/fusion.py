@@ -18,7 +18,7 @@ log = logging.getLogger("decided.engines")
 
 
 def rotate(x: Tensor, turn: Tensor) -> Tensor:
-    """x of shape [tokens, ..., heads, width], each pair of numbers turned by its position's angle (see `turns`)."""
+    """x of shape [tokens, ..., heads, width], each pair of numbers turned by its position's angle (see `rope`)."""
     return x * turn[0] + x.roll(x.shape[-1] // 2, -1) * turn[1]
 
 

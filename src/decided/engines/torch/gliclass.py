@@ -10,14 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from gliclass import GLiClassModel, ZeroShotClassificationPipeline
-from tokenizers import Tokenizer
 
 from decided.contract.types import MAX_OPTIONS, Noul, Question
 from decided.engines.api import Cut, Encoded, Item, ModelCard
 from decided.engines.checkpoint import locate
 from decided.engines.prompts import hypotheses, instructions, join_cuts, option_text
-from decided.engines.tokenizer import Vocabulary
-from decided.engines.torch.base import TorchModel, Weights, card_of, softmax
+from decided.engines.tokenizer import Vocabulary, vocabulary_of
+from decided.engines.torch.base import TorchModel, Weights, card_of, parts_by_length, softmax
 from decided.engines.torch.placement import Placement, place
 from decided.engines.torch.transfer import Floats, to_host
 from decided.errors import ModelError
@@ -79,9 +78,8 @@ class GliClass(TorchModel):
 
     def forward(self, items: Sequence[Item]) -> Callable[[], Weights]:
         rows: list[Row] = [item.payload for item in items]
-        order = sorted(range(len(rows)), key=lambda number: items[number].cost)
         found: list[tuple[list[int], Any]] = []
-        for part in self._parts(items, order):
+        for part in parts_by_length([item.cost for item in items], self.token_budget):
             labels = [rows[number].asked.labels for number in part]
             inputs = self._pipeline.prepare_inputs(
                 [rows[number].text for number in part], labels, prompt=[rows[number].asked.prompt for number in part]
@@ -98,15 +96,6 @@ class GliClass(TorchModel):
             return weights
 
         return collect
-
-    def _parts(self, items: Sequence[Item], order: list[int]) -> list[list[int]]:
-        """Rows of nearly one length and one number of labels together, within the token budget with their padding."""
-        parts: list[list[int]] = [[]]
-        for number in order:
-            if parts[-1] and (len(parts[-1]) + 1) * items[number].cost > self.token_budget:
-                parts.append([])
-            parts[-1].append(number)
-        return parts
 
 
 def _describe(question: Question, number: int) -> str:
@@ -148,7 +137,6 @@ def load(name: str, settings: Settings) -> GliClass:
     description = f"A GLiClass model that reads {longest:,} tokens of text and options, up to {most} of them."
     weights = checkpoint.fingerprint()
     card = card_of("gliclass", checkpoint.name, description, weights, placement, checkpoint.date(), most)
-    vocabulary = Vocabulary(Tokenizer.from_str(words.backend_tokenizer.to_str()), {})
-    model = GliClass(card, placement, pipeline, vocabulary, longest)
+    model = GliClass(card, placement, pipeline, vocabulary_of(words), longest)
     model.find_budget()
     return model

@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from tokenizers import Tokenizer
 
 from decided.contract.types import MAX_OPTIONS
 from decided.engines.api import Cut, Encoded, Item, ModelCard, More
 from decided.engines.checkpoint import Checkpoint, locate
 from decided.engines.prompts import PromptWords, tokens
-from decided.engines.tokenizer import Vocabulary
+from decided.engines.tokenizer import Vocabulary, vocabulary_of
 from decided.engines.torch import lora
 from decided.engines.torch.base import Finished, TorchModel, Weights, card_of
 from decided.engines.torch.decoder import Decoder
@@ -186,7 +185,7 @@ class Files(NamedTuple):
 
     @property
     def vocabulary(self) -> Vocabulary:
-        return Vocabulary(Tokenizer.from_str(self.tokenizer.backend_tokenizer.to_str()), {})
+        return vocabulary_of(self.tokenizer)
 
 
 def read_files(name: str, settings: Settings) -> Files:

@@ -18,11 +18,11 @@ from torch.nn import functional as F  # noqa: N812
 from decided.contract.types import MAX_OPTIONS, Choice, Noul, Question, Score, type_of
 from decided.engines.api import ModelCard
 from decided.engines.checkpoint import Checkpoint, locate
-from decided.engines.prompts import Tokens, instructions, join_cuts, tokens
+from decided.engines.prompts import instructions, tokens
 from decided.engines.tokenizer import Vocabulary, read_vocabulary
 from decided.engines.torch.attention import Attention, Segments
 from decided.engines.torch.base import card_of
-from decided.engines.torch.encoder import Head, MarkerEncoder, Packed, Row, assemble
+from decided.engines.torch.encoder import MarkerEncoder, Packed, QuestionHead, Row, assemble
 from decided.engines.torch.modernbert import Encoder, read_shape
 from decided.engines.torch.placement import Placement, place
 from decided.errors import ModelError
@@ -96,10 +96,9 @@ class Laya(MarkerEncoder):
         whole, self._longest_head = longest(config, encoder.shape.positions)
         super().__init__(card, placement, vocabulary, encoder, network, whole)
         self._temperatures = temperatures(config)
-        self._cls, self._sep, self._mask = (vocabulary.id_of(role) for role in ("cls_token", "sep_token", "mask_token"))
         self._mask_text = vocabulary.special["mask_token"]
 
-    def head(self, question: Question) -> Head:
+    def head(self, question: Question) -> QuestionHead:
         texts = [" " + self.clean(text) for text in option_texts(question)]
         options = [tokens(self.vocabulary, text, "options", _OPTION_TOKENS) for text in texts]
         taken = sum(len(option.ids) + 1 for option in options)
@@ -109,18 +108,7 @@ class Laya(MarkerEncoder):
             taken = sum(len(option.ids) + 1 for option in options)
         asked = f"{type_of(question)} question: {self.clean(instructions(question))}"
         limit = max(_LEAST_INSTRUCTION_TOKENS, self._longest_head - taken)
-        return self._join(question, tokens(self.vocabulary, asked, "instructions", limit), options)
-
-    def _join(self, question: Question, about: Tokens, options: Sequence[Tokens]) -> Head:
-        ids = [self._cls, *about.ids, self._sep]
-        markers = []
-        for option in options:
-            markers.append(len(ids))
-            ids += [self._mask, *option.ids]
-        ids.append(self._sep)
-        cuts = about.cuts + join_cuts([option.cuts for option in options])
-        room = max(0, self.longest - len(ids) - 1)
-        return Head(np.array(ids, np.int32), np.array(markers, np.int32), room, question, cuts)
+        return self.lay_out(question, tokens(self.vocabulary, asked, "instructions", limit), options)
 
     def clean(self, state: str) -> str:
         return state.replace(self._mask_text, " ")
@@ -175,7 +163,7 @@ def temperatures(config: Mapping[str, Any]) -> dict[str, float]:
     used = {name: _within_bounds(value) for name, value in found.items()}
     changed = ", ".join(f"{name} {found[name]} to {value:g}" for name, value in used.items() if value != found[name])
     if changed:
-        log.warning("the checkpoint's temperatures are out of bounds, and were moved: %s", changed)
+        log.warning("the checkpoint's temperatures are out of range and were clamped: %s", changed)
     return used
 
 

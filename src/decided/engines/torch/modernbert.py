@@ -45,8 +45,8 @@ def read_shape(config: Mapping[str, Any]) -> Shape:
     count = config["num_hidden_layers"]
     every = config.get("global_attn_every_n_layers", 3)
     kinds = config.get("layer_types") or ["full" if number % every == 0 else "sliding" for number in range(count)]
-    rope = config.get("rope_parameters") or {}
-    for of_kind in (rope.get("full_attention") or {}, rope.get("sliding_attention") or {}):
+    rotary = config.get("rope_parameters") or {}
+    for of_kind in (rotary.get("full_attention") or {}, rotary.get("sliding_attention") or {}):
         if of_kind.get("rope_type", "default") != "default":
             raise ModelError(f"rotary positions of type {of_kind['rope_type']!r} are not served")
     if config.get("hidden_activation", "gelu") not in ACTIVATIONS:
@@ -59,8 +59,8 @@ def read_shape(config: Mapping[str, Any]) -> Shape:
         positions=config.get("max_position_embeddings", 8192),
         layers=tuple(kind.startswith("full") for kind in kinds),
         window=config.get("local_attention", 128) // 2,
-        theta_global=_theta(rope, "full_attention", config.get("global_rope_theta") or 160_000.0),
-        theta_local=_theta(rope, "sliding_attention", config.get("local_rope_theta") or 10_000.0),
+        theta_global=_theta(rotary, "full_attention", config.get("global_rope_theta") or 160_000.0),
+        theta_local=_theta(rotary, "sliding_attention", config.get("local_rope_theta") or 10_000.0),
         eps=config.get("norm_eps", 1e-5),
         activation=config.get("hidden_activation", "gelu"),
         biases=(
@@ -71,8 +71,8 @@ def read_shape(config: Mapping[str, Any]) -> Shape:
     )
 
 
-def _theta(rope: Mapping[str, Any], kind: str, default: float) -> float:
-    return float((rope.get(kind) or {}).get("rope_theta") or rope.get("rope_theta") or default)
+def _theta(rotary: Mapping[str, Any], kind: str, default: float) -> float:
+    return float((rotary.get(kind) or {}).get("rope_theta") or rotary.get("rope_theta") or default)
 
 
 class _Embeddings(nn.Module):

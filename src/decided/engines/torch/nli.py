@@ -18,9 +18,9 @@ from decided.contract.types import MAX_OPTIONS, Question
 from decided.engines.api import Cut, Encoded, Item, ModelCard, More
 from decided.engines.checkpoint import entailment_label, locate
 from decided.engines.prompts import Tokens, hypotheses, join_cuts, tokens
-from decided.engines.tokenizer import Vocabulary
+from decided.engines.tokenizer import Vocabulary, vocabulary_of
 from decided.engines.torch.attention import takes
-from decided.engines.torch.base import LEAST_BUDGET, TorchModel, Weights, card_of, softmax
+from decided.engines.torch.base import LEAST_BUDGET, TorchModel, Weights, card_of, parts_by_length, softmax
 from decided.engines.torch.placement import Placement, place
 from decided.engines.torch.transfer import Floats, Ints, to_device, to_host
 from decided.errors import ModelError
@@ -125,8 +125,8 @@ class CrossEncoder(TorchModel):
         pairs: list[Pairs] = [item.payload for item in items]
         of_items = [each.following(self.token_budget) for each in pairs]
         rows = [row for following in of_items for row in following]
-        order = sorted(range(len(rows)), key=lambda number: len(rows[number][0]))
-        found = torch.cat([self._labels([rows[number] for number in part]) for part in self._parts(rows, order)])
+        parts = self._parts(rows)
+        found = torch.cat([self._labels([rows[number] for number in part]) for part in parts])
         wait = to_host(self.placement, found)
         described = [item for item in items if item.wants_features and item.features is None]
         pooled = to_host(self.placement, self._pool([item.payload.state for item in described])) if described else list
@@ -135,7 +135,7 @@ class CrossEncoder(TorchModel):
             for item, vector in zip(described, pooled(), strict=True):
                 item.features = vector
             logits = np.empty((len(rows), 2), np.float32)
-            logits[order] = wait()
+            logits[np.concatenate(parts)] = wait()
             edges = np.cumsum([len(following) for following in of_items])[:-1]
             return [self._note(each, found) for each, found in zip(pairs, np.split(logits, edges), strict=True)]
 
@@ -152,14 +152,8 @@ class CrossEncoder(TorchModel):
         """A question alone is tried again as it is: with a smaller token budget, its pairs run in more parts."""
         return super().halves(items) or ([items] if self.token_budget > LEAST_BUDGET else [])
 
-    def _parts(self, rows: Sequence[tuple[Ints, Ints]], order: list[int]) -> list[list[int]]:
-        """Pairs of nearly one length together, each part within the token budget with its padding."""
-        parts: list[list[int]] = [[]]
-        for number in order:
-            if parts[-1] and (len(parts[-1]) + 1) * len(rows[number][0]) > self.token_budget:
-                parts.append([])
-            parts[-1].append(number)
-        return parts
+    def _parts(self, rows: Sequence[tuple[Ints, Ints]]) -> list[list[int]]:
+        return parts_by_length([len(ids) for ids, _ in rows], self.token_budget)
 
     def _labels(self, rows: Sequence[tuple[Ints, Ints]]) -> Tensor:
         """For each pair, how much it follows and how much it does not: [pairs, 2]."""
@@ -175,9 +169,8 @@ class CrossEncoder(TorchModel):
         its vectors would be of the statement too."""
         nothing = np.array([], np.int32)
         rows = [self._pair(state, nothing) for state in states]
-        order = sorted(range(len(rows)), key=lambda number: len(rows[number][0]))
         found: dict[int, Tensor] = {}
-        for part in self._parts(rows, order):
+        for part in self._parts(rows):
             inputs = self._padded([rows[number] for number in part])
             vectors = self._network.base_model(**inputs).last_hidden_state.float()
             mask = inputs["attention_mask"][:, :, None]
@@ -233,7 +226,7 @@ def load(name: str, settings: Settings) -> CrossEncoder:
         files["use_safetensors"] = True
     network = AutoModelForSequenceClassification.from_pretrained(checkpoint.folder, dtype=placement.dtype, **files)
     frame = read_frame(words.backend_tokenizer)
-    vocabulary = Vocabulary(Tokenizer.from_str(words.backend_tokenizer.to_str()), {})
+    vocabulary = vocabulary_of(words)
     longest = _longest(network.config, words)
     description = f"A cross-encoder that reads {longest:,} tokens for each of up to {MAX_OPTIONS} options."
     card = card_of("nli", checkpoint.name, description, checkpoint.fingerprint(), placement, checkpoint.date())

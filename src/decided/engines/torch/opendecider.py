@@ -7,20 +7,18 @@ Files: `opendecider.json` (kind, longest input), the encoder and its tokenizer a
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from decided.contract.types import MAX_OPTIONS, Question
-from decided.engines.api import ModelCard
 from decided.engines.checkpoint import Checkpoint, locate
-from decided.engines.prompts import Tokens, instructions, join_cuts, named_options, tokens
-from decided.engines.tokenizer import Vocabulary, read_vocabulary
+from decided.engines.prompts import Tokens, instructions, named_options, tokens
+from decided.engines.tokenizer import read_vocabulary
 from decided.engines.torch.base import card_of
-from decided.engines.torch.encoder import Head, MarkerEncoder, Packed, assemble
-from decided.engines.torch.modernbert import Encoder, read_shape
-from decided.engines.torch.placement import Placement, place
+from decided.engines.torch.encoder import MarkerEncoder, Packed, QuestionHead, assemble
+from decided.engines.torch.modernbert import read_shape
+from decided.engines.torch.placement import place
 from decided.errors import ModelError
 from decided.settings import Settings
 
@@ -33,24 +31,8 @@ _FRAME = 4
 class OpenDecider(MarkerEncoder):
     state_prefix = "input: "
 
-    def __init__(
-        self, card: ModelCard, placement: Placement, vocabulary: Vocabulary, encoder: Encoder, network: nn.Module,
-        longest: int,
-    ) -> None:  # fmt: skip
-        super().__init__(card, placement, vocabulary, encoder, network, longest)
-        self._cls, self._sep, self._mask = (vocabulary.id_of(role) for role in ("cls_token", "sep_token", "mask_token"))
-
-    def head(self, question: Question) -> Head:
-        about, options = self._within_the_input(question)
-        ids = [self._cls, *about.ids, self._sep]
-        markers = []
-        for option in options:
-            markers.append(len(ids))
-            ids += [self._mask, *option.ids]
-        ids.append(self._sep)
-        cuts = about.cuts + join_cuts([option.cuts for option in options])
-        room = self.longest - len(ids) - 1
-        return Head(np.array(ids, np.int32), np.array(markers, np.int32), room, question, cuts)
+    def head(self, question: Question) -> QuestionHead:
+        return self.lay_out(question, *self._within_the_input(question))
 
     def score(self, vectors: Tensor, batch: Packed) -> Tensor:
         logits: Tensor = self.network(vectors[batch.markers])
