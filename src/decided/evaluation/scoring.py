@@ -197,8 +197,9 @@ def compare(first: Sequence[Scored], second: Sequence[Scored]) -> Comparison:
 def mcnemar(only_a: int, only_b: int) -> float:
     """The exact test: how likely a split at least as uneven is, if neither were better."""
     total, fewer = only_a + only_b, min(only_a, only_b)
-    tail = sum(math.comb(total, count) for count in range(fewer + 1))
-    return min(1.0, 2 * tail / (1 << total))
+    of_all = math.lgamma(total + 1) - total * math.log(2)  # whole numbers would have as many digits as there are rows
+    tail = (math.exp(of_all - math.lgamma(n + 1) - math.lgamma(total - n + 1)) for n in range(fewer + 1))
+    return min(1.0, 2 * math.fsum(tail))
 
 
 def permutation(differences: Any) -> float:
