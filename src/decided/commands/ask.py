@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from decided.commands.common import add_questions, add_source
-from decided.contract.decoding import read_object
+from decided.contract.decoding import read_value
 from decided.contract.types import Question, encode
 from decided.errors import DecidedError, InputError, ModelError
 from decided.printable import printable
@@ -119,14 +119,14 @@ def _state(given: str | None) -> Any:
     try:
         content = sys.stdin.buffer.read() if given is None else Path(given[1:]).read_bytes()
         if where.endswith(".json"):
-            return read_object(b'{"state":' + content + b"}")["state"]
+            return read_value(content, "the file")
         return content.decode()
     except OSError as error:
         raise InputError(f"{where} cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise InputError(f"{where} is not UTF-8 text") from None
     except DecidedError as error:
-        raise InputError(f"{where}: {str(error).replace('the body', 'the file', 1)}") from None
+        raise InputError(f"{where}: {error}") from None
 
 
 def _show(response: Any, seconds: float, as_json: bool) -> None:

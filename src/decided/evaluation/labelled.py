@@ -69,11 +69,11 @@ def lines(content: bytes, limit: int | None = None) -> list[Line]:
 def read_row(line: Line, max_options: int) -> LabelledRow:
     """The labelled questions of a line, checked as the server checks a request; or BadLine."""
     try:
-        body = _in_plural(read_object(line.text.strip()))
+        body = _in_plural(read_object(line.text.strip(), "the line"))
         request = read_request(encode(body), max_options)
         right = _right(request.questions, body.get("answers"))
     except DecidedError as error:
-        raise BadLine(line.number, str(error).replace("the body", "the line", 1)) from None
+        raise BadLine(line.number, error) from None
     questions = request.questions
     return LabelledRow(line.number, request.states[0], list(questions.values()), right, list(questions))
 

@@ -151,7 +151,7 @@ def _text_columns(table: Table, asked: Mapping[str, Question], columns: Sequence
     first = table.first()
     there = list(first.values) if first is not None else []
     if missing := [name for name in asked if there and name not in there and table.kind != "jsonl"]:
-        said = missing_column(missing[0], there).replace("the input has", "the labels have", 1)
+        said = missing_column(missing[0], there, "the labels have")
         raise InputError(f"{said}. Each question needs a column of its name")
     if columns:
         return columns
