@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from decided.contract.decoding import option_number, quote, read_object, read_request
 from decided.contract.types import Question, encode
 from decided.errors import DecidedError, InputError, Invalid
+from decided.tables.tables import FORMATS
 
 ALONE = "question"
 """The name of a question that stands alone on its line."""
@@ -51,7 +52,7 @@ def named(source: str) -> str:
 
 def is_table(source: str) -> bool:
     """Whether a file is named as one that has a column for each question, and not a question on each line."""
-    return Path(source).suffix in (".csv", ".tsv", ".parquet", ".xlsx")
+    return FORMATS.get(Path(source).suffix.lower(), "jsonl") != "jsonl"
 
 
 def refuse_a_table(source: str) -> None:
