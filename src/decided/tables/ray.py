@@ -19,6 +19,7 @@ from decided.client.protocol import BatchResult
 from decided.errors import InputError, ModelError
 from decided.extras import install_command
 from decided.settings import Settings
+from decided.together import together
 
 _LOCAL = "local"
 _RESOURCES_S = 10.0
@@ -68,11 +69,8 @@ class RayBackend:
 
     async def open(self) -> "RayBackend":
         """Start the workers; all must be there before the first question."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                started = [group.create_task(self._start()) for _ in range(self._wanted)]
-        except BaseExceptionGroup as failures:
-            raise failures.exceptions[0] from None
+        async with together() as group:
+            started = [group.create_task(self._start()) for _ in range(self._wanted)]
         about = started[0].result()
         self.model, self.description, self.max_options = about.model, about.description, about.max_options
         self.rows_in_flight = about.rows_in_flight * self._wanted
