@@ -4,8 +4,8 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from decided.commands.common import add_questions, add_reading, add_source, positive, share
-from decided.settings import Settings
+from decided.commands.common import add_questions, add_reading, add_source, as_flag, positive
+from decided.settings import Settings, read_share
 
 SUMMARY = "ask the same questions about every row of a table"
 
@@ -56,7 +56,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--no-probabilities", dest="probabilities", action="store_false", help="leave the columns NAME.p.OPTION out"
     )
     parser.add_argument(
-        "--min-confidence", metavar="X", type=share, default=0.0, help="write 'unsure' where the confidence is below X"
+        "--min-confidence",
+        metavar="X",
+        type=as_flag(read_share()),
+        default=0.0,
+        help="write 'unsure' where the confidence is below X",
     )
     parser.add_argument(
         "--concurrency", metavar="N", type=positive, help="rows in flight (default: 32 in this process, else 128)"

@@ -1,12 +1,12 @@
 """`decided teach`: learn your questions from your labels."""
 
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from decided.commands.common import add_questions, add_reading, add_source, positive
+from decided.commands.common import add_questions, add_reading, add_source, as_flag, positive
 from decided.errors import InputError
-from decided.settings import Settings, use_one_thread_for_numpy
+from decided.settings import Settings, read_share, use_one_thread_for_numpy
 
 SUMMARY = "learn your questions from your labels"
 
@@ -35,6 +35,7 @@ a server not asked, or there is no answer to most texts
 """
 
 OVERRIDES = {"temperature": "1"}  # learnt is what the model itself says: a profile takes a temperature's place
+_SHARE = as_flag(read_share(0.5, below_one=True))
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -52,27 +53,17 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--target-accuracy",
         metavar="SHARE",
-        type=_share,
+        type=_SHARE,
         help="find the probability from which so many answers are right (default: 0.95)",
     )
     parser.add_argument(
         "--coverage",
         metavar="SHARE",
-        type=_share,
+        type=_SHARE,
         help="find sets of options that hold the right one so often",
     )
     parser.add_argument("--limit", metavar="N", type=positive, help="use the first N rows only")
     add_source(parser, {"temperature", "profiles"})
-
-
-def _share(value: str) -> float:
-    try:
-        share = float(value)
-    except ValueError:
-        share = 0.0
-    if not 0.5 <= share < 1:
-        raise ArgumentTypeError(f"must be a number from 0.5 to below 1, not {value!r}")
-    return share
 
 
 async def execute(chosen: Settings, given: dict[str, Any]) -> None:
