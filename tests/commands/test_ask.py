@@ -196,7 +196,7 @@ def test_the_key_of_a_server(decided: Run, monkeypatch: pytest.MonkeyPatch) -> N
     ("arguments", "code", "said"),
     [
         (["x"], 2, "nothing to ask"),
-        (["x", *ANGRY, "--questions", "q.yaml"], 2, "--questions and --choice, --score or --noul exclude each other"),
+        (["x", *ANGRY, "--questions", "q.yaml"], 2, "--questions and --choice, --score or --noul cannot be combined"),
         (["x", "--questions", "no-such-file.yaml"], 2, "no-such-file.yaml cannot be read"),
         (["@no-such-file", *ANGRY], 2, "no-such-file cannot be read"),
         (["x", "--choice", "Which?"], 2, "name the options after the question"),
@@ -206,7 +206,7 @@ def test_the_key_of_a_server(decided: Run, monkeypatch: pytest.MonkeyPatch) -> N
         (["x", *ANGRY, "--model", "nothing"], 3, "unknown kind"),
         (["x", *ANGRY, "--server", "http://127.0.0.1:9", "--log-level", "loud"], 2, "--log-level"),
         (["x", *ANGRY, "--server", "no address"], 3, "the server at no address: base_url must be"),
-        (["x", *ANGRY, *SERVER, "--model", "embedded:small"], 2, "--server and --model exclude each other"),
+        (["x", *ANGRY, *SERVER, "--model", "embedded:small"], 2, "--server and --model cannot be combined"),
         (["x", *ANGRY, *SERVER, "--temperature", "2", "--dtype", "int8"], 2, "--server and --dtype, --temperature "),
         (["x", *ANGRY, *SERVER, "--log-level", "error"], 3, "unreachable"),
         (["FAIL", *ANGRY], 1, "inference failed: the model failed while running"),

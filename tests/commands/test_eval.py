@@ -126,7 +126,7 @@ def test_a_server_has_its_own_model(decided: Run, path: Path, server: Server) ->
     at_server = ("eval", path, "--server", server.url)
     done = decided(*at_server, "--model", "fake")
     assert (done.code, done.out) == (2, "")
-    assert "--server and --model exclude each other" in done.err
+    assert "--server and --model cannot be combined" in done.err
     assert decided(*at_server, "--against", server.url, "--temperature", "2").code == 2
     assert decided(*at_server, "--against", "fake", "--temperature", "2").code == 0
     assert decided(*at_server, "--against", "fake", "--model", "fake").code == 2

@@ -218,6 +218,6 @@ def test_taught_again_under_another_name_it_takes_its_place(tmp_path: Path, ques
     assert f"{first} is of an earlier run and stays: remove it" in done.stdout
 
 
-def test_labels_and_outcomes_exclude_each_other() -> None:
+def test_labels_and_outcomes_cannot_be_combined() -> None:
     done = teach("labels.csv", "--outcomes", "outcomes.jsonl")
-    assert (done.returncode, "LABELS and --outcomes exclude each other" in done.stderr) == (2, True)
+    assert (done.returncode, "LABELS and --outcomes cannot be combined" in done.stderr) == (2, True)

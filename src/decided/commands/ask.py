@@ -42,7 +42,7 @@ a file of questions:
   refund: {type: noul, instructions: "Is a refund asked for?"}
 
 exit codes: 0 answered; 1 the state was refused, or the model failed on it; 2 a setting or the input is wrong; 3 the
-model cannot be loaded, or the server not asked
+model cannot be loaded, or the server cannot be asked
 """
 
 OVERRIDES: dict[str, str] = {}
@@ -102,7 +102,7 @@ def _questions(given: dict[str, Any]) -> dict[str, Question]:
     if given["asked"] is None and given["questions"] is None:
         raise InputError("nothing to ask: use --choice, --score or --noul, or --questions FILE")
     if given["asked"] is not None and given["questions"] is not None:
-        raise InputError("--questions and --choice, --score or --noul exclude each other: ask from a file or by flags")
+        raise InputError("--questions and --choice, --score or --noul cannot be combined: ask from a file or by flags")
     if given["questions"] is not None:
         return questions.read_file(given["questions"])
     return questions.from_words(given["asked"])

@@ -13,8 +13,8 @@ DESCRIPTION = """\
 Ask a model questions whose answers you know, and fit the temperature for each type of question at which its
 probabilities come closest to how often it is right. Fewer than 20 questions of a type leave it at 1.
 
-LABELS has a JSON object a line: a state, a question as in a request, and the right answer (the name of an option, the
-number of a level, true or false). Several questions about one state may share a line.
+LABELS has one JSON object per line: a state, a question as in a request, and the right answer (the name of an option,
+the number of a level, true or false). Several questions about one state may share a line.
 """
 
 EPILOG = """\

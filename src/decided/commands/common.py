@@ -43,7 +43,7 @@ def refuse_flags_of_a_model(flags: Mapping[str, str], given: Mapping[str, Any]) 
         unused &= {"model"}  # the others are of the model that the server is compared with
     if unused:
         named = ", ".join(flag(item) for item in flag_settings() if item.name in unused)
-        raise InputError(f"--server and {named} exclude each other: a server answers with its own model and settings")
+        raise InputError(f"--server and {named} cannot be combined: a server answers with its own model and settings")
 
 
 def add_questions(parser: ArgumentParser, required: bool) -> None:

@@ -12,12 +12,12 @@ SUMMARY = "ask the same questions about every row of a table"
 DESCRIPTION = """\
 Read a table, ask questions about every row, and write the table with the answers beside each row.
 
-Formats are told by the names of the files: .csv, .tsv, .jsonl, .parquet and .xlsx (the last two with the extras parquet
-and excel). Without --out, lines of JSON go to standard output. The state of a row is its column 'state', or the columns
+The format is taken from the file name: .csv, .tsv, .jsonl, .parquet or .xlsx (the last two with the extras parquet and
+excel). Without --out, lines of JSON go to standard output. The state of a row is its column 'state', or the columns
 named, or else the whole row. A row that cannot be answered keeps its place, with the reason in the column 'error'.
 
-A run that was interrupted, in whatever way, goes on where it was: give the same command again. Until it is complete,
-OUT.part has the rows that are finished.
+A run that was interrupted, in whatever way, resumes where it stopped: give the same command again. Until it is
+complete, OUT.part has the rows that are finished.
 """
 
 EPILOG = """\
@@ -74,7 +74,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--ray-workers",
         metavar="N",
         type=positive,
-        help="workers on the cluster, --threads CPUs each (default: as many as have room)",
+        help="workers on the cluster, --threads CPUs each (default: as many as fit)",
     )
     add_source(parser)
 

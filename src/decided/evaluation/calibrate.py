@@ -109,8 +109,8 @@ def _check(task: Task) -> None:
             raise InputError(f"{flag} {path}: must be a file in a directory that exists")
     if labelled.is_table(task.labels):
         raise InputError(
-            f"{task.labels} is a table, and labelled questions are wanted here, a JSON object a line; tables are for "
-            "`decided teach` and `decided eval`"
+            f"{task.labels} is a table, and labelled questions are wanted here, one JSON object per line; tables are "
+            "for `decided teach` and `decided eval`"
         )
 
 

@@ -155,7 +155,7 @@ def _threshold(lesson: Lesson, target: float) -> str:
         )
     return (
         f"from a probability of {found.probability:.2f} on, {value:.0%} of answers are right "
-        f"({low:.0%} to {high:.0%}), and {found.share:.0%} of texts get there"
+        f"({low:.0%} to {high:.0%}), and {found.share:.0%} of texts reach it"
     )
 
 

@@ -197,7 +197,7 @@ def _reserve(ray: Any, workers: int, each: dict[str, int]) -> None:
         free, total = ray.available_resources(), ray.cluster_resources()
         has = ", ".join(f"{free.get(name, 0):g} of {total.get(name, 0):g} {name}s are free" for name in each)
         needs = " and ".join(f"{number * workers} {name}s" for name, number in each.items())
-        raise ModelError(f"--ray: {workers} workers need {needs}; {has}. Take fewer --ray-workers or --threads")
+        raise ModelError(f"--ray: {workers} workers need {needs}; {has}. Use fewer --ray-workers or --threads")
 
 
 async def _result(reference: Any) -> Any:
