@@ -10,14 +10,14 @@ from decided.errors import InferenceFailed, Unavailable
 from decided.retries import Backoff
 from decided.settings import Settings
 
-_AT_A_TIME = 64
+AT_A_TIME = 64
 """Enough for the engine to form full batches of them, few enough to be let go of at once."""
 _RETRIES, _FIRST_PAUSE_S = 4, 1.0
 
 
 def texts_at_a_time(settings: Settings, engine: Engine) -> int:
     """A remote engine's time limit runs while a text waits for its turn there: no more texts than turns."""
-    return min(_AT_A_TIME, settings.remote_concurrency) if engine.remote else _AT_A_TIME
+    return min(AT_A_TIME, settings.remote_concurrency) if engine.remote else AT_A_TIME
 
 
 async def ask_engine(engine: Engine, state: str, questions: Sequence[Question], features: bool = False) -> Verdict:

@@ -18,7 +18,7 @@ from decided.contract.types import Question
 from decided.engines.api import Engine
 from decided.errors import DecidedError, InferenceFailed, InputError, ModelError, Unavailable
 from decided.evaluation import labelled, lesson_report
-from decided.evaluation.asking import ask_engine, check_weights, texts_at_a_time
+from decided.evaluation.asking import AT_A_TIME, ask_engine, check_weights, texts_at_a_time
 from decided.evaluation.complaints import Complaints, complain
 from decided.evaluation.labels import Evidence, Labels, Source, profile_path, read_labels
 from decided.evaluation.outcomes import read_outcomes
@@ -28,7 +28,6 @@ from decided.progress import Progress
 from decided.settings import Settings
 from decided.together import work_off
 
-_TEXTS_AT_A_TIME = 64
 _DEFAULT_TARGET = 0.95
 
 
@@ -136,7 +135,7 @@ async def _gather(settings: Settings, task: Task, found: Labels) -> tuple[Source
                 )
             for one in found.questions:
                 check_options(backend, {one.name: one.question})
-            return Source(backend.model), await Survey(_ServerAsker(backend), found).take(_TEXTS_AT_A_TIME)
+            return Source(backend.model), await Survey(_ServerAsker(backend), found).take(AT_A_TIME)
         finally:
             await backend.close()
     engine = await open_engine(settings)
