@@ -210,7 +210,7 @@ def test_a_model_that_is_not_there() -> None:
 
 def test_a_model_that_goes_away(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """For a moment, which costs nothing; or for good, which ends it."""
-    monkeypatch.setattr("decided.evaluation.calibrate._FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr("decided.evaluation.asking._FIRST_PAUSE_S", 0.0)
     lines = labelled.lines(written(tmp_path / "labels.jsonl", labels(5)).read_bytes())
     for absences, answered in ((2, 10), (100, 0)):
         engine = Flighty(absences)

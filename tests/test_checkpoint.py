@@ -58,7 +58,7 @@ def test_weights_that_can_run_code_are_read_only_when_trusted(tmp_path: Path) ->
     (tmp_path / "pytorch_model.bin").write_bytes(b"pickled")
     with pytest.raises(ModelError, match="--trust-remote-code on"):
         locate(str(tmp_path), Settings()).weight_files()
-    trusted = locate(str(tmp_path), Settings(trust_remote_code="on"))
+    trusted = locate(str(tmp_path), Settings(trust_remote_code=True))
     assert [path.name for path in trusted.weight_files()] == ["pytorch_model.bin"]
     (tmp_path / "model.safetensors").write_bytes(b"safe")
     assert [path.name for path in trusted.weight_files()] == ["model.safetensors"]

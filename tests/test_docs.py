@@ -28,7 +28,7 @@ from decided.contract import decoding as reading
 from decided.contract import types as contract
 from decided.engines.api import KINDS
 from decided.errors import WORKER_LOST_EXIT_CODE, DecidedError, StartError
-from decided.settings import Settings, all_settings, default_of, flag, variable
+from decided.settings import Settings, all_settings, default_of, flag, in_words, variable
 from decided.web import connection, listener, parser
 from decided.web.playground import Playground
 from decided.web.routes import App
@@ -136,7 +136,8 @@ def test_setting(item: Field[Any]) -> None:
     (row,) = [row for row in table(SETTINGS.read_text()) if len(row) == 5 and row[1] == f"`{variable(item)}`"]
     default = default_of(item)
     assert row[0] == ("" if item.metadata["secret"] else f"`{flag(item)}`")
-    assert row[2] == ("" if default is None else f"`{default:g}`" if isinstance(default, float) else f"`{default}`")
+    shown = f"{default:g}" if isinstance(default, float) else in_words(default)
+    assert row[2] == ("" if default is None else f"`{shown}`")
     assert row[4]
     try:
         item.metadata["read"](" ")

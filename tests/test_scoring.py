@@ -2,6 +2,7 @@
 
 import math
 import random
+import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -60,6 +61,15 @@ def test_the_interval_is_that_of_wilson(hits: int, rows: int) -> None:
 def test_mcnemar_is_the_exact_binomial_test(only_a: int, only_b: int) -> None:
     expected = stats.binomtest(only_a, only_a + only_b).pvalue if only_a + only_b else 1.0
     assert scoring.mcnemar(only_a, only_b) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(("only_a", "only_b"), [(5000, 5050), (40_000, 60_000), (99_999, 100_001), (0, 3000)])
+def test_mcnemar_of_a_long_table_takes_no_time(only_a: int, only_b: int) -> None:
+    began = time.perf_counter()
+    found = scoring.mcnemar(only_a, only_b)
+    assert time.perf_counter() - began < 1
+    assert found == pytest.approx(stats.binomtest(only_a, only_a + only_b).pvalue, rel=1e-6, abs=1e-300)
+    assert scoring.mcnemar(only_b, only_a) == found
 
 
 def test_the_permutation_test_agrees_with_that_of_scipy() -> None:

@@ -18,7 +18,7 @@ from decided.client.protocol import BatchResult, ClientError, Response, Tries, f
 from decided.contract.decoding import quote, read_state
 from decided.contract.types import MAX_OPTIONS, Question, Request, encode
 from decided.engines.api import Engine, Verdict
-from decided.errors import DecidedError, InferenceFailed, InputError, Invalid, ModelError, Unavailable
+from decided.errors import DecidedError, InputError, Invalid, ModelError, Unavailable
 from decided.hardware import physical_cores
 from decided.serving.metrics import Metrics
 from decided.serving.service import Service
@@ -52,6 +52,18 @@ async def open_backend(settings: Settings, server: str | None, api_key: str | No
     if server is not None:
         return await _Server.open(server, api_key or settings.api_key, retries)
     return await _InProcess.open(settings, retries)
+
+
+async def open_engine(settings: Settings) -> Engine:
+    """The engine that the settings name, there and ready: a server starts without its remote engine and waits for it,
+    but nobody waits for a command."""
+    engine = await start_engine(settings, Metrics())
+    try:
+        await engine.check()
+    except Unavailable as error:
+        await engine.close()
+        raise ModelError(str(error)) from None
+    return engine
 
 
 def check_options(backend: Backend, questions: Questions) -> None:
@@ -125,12 +137,7 @@ class _InProcess:
 
     @classmethod
     async def open(cls, settings: Settings, retries: int) -> "_InProcess":
-        engine = await start_engine(settings, Metrics())
-        try:
-            await engine.check()  # a server starts without its remote engine and waits for it; here nobody waits
-        except Unavailable as error:
-            await engine.close()
-            raise ModelError(str(error)) from None
+        engine = await open_engine(settings)
         try:
             return cls(engine, settings, retries)
         except InputError:
@@ -185,8 +192,7 @@ class _InProcess:
                 return BatchResult(index, Response(**structs.asdict(made)), None)
             except DecidedError as error:
                 found = error
-        reason = f"{found}: {found.reason}" if isinstance(found, InferenceFailed) else str(found)
-        return BatchResult(index, None, failure(found.status, reason))
+        return BatchResult(index, None, failure(found.status, found.in_full))
 
     async def close(self) -> None:
         await self._engine.close()

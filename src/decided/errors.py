@@ -44,6 +44,11 @@ class DecidedError(Exception):
     def detail(self) -> str:
         return str(self)
 
+    @property
+    def in_full(self) -> str:
+        """For whoever runs the model, and may know more than a client."""
+        return str(self)
+
 
 class Unreadable(DecidedError):
     status = 400
@@ -105,6 +110,10 @@ class InferenceFailed(DecidedError):
     def __init__(self, reason: str) -> None:
         super().__init__("inference failed")
         self.reason = reason
+
+    @property
+    def in_full(self) -> str:
+        return f"{self}: {self.reason}"
 
 
 class Unavailable(DecidedError):

@@ -30,9 +30,9 @@ def read_file(path: Path) -> Questions:
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
     try:
-        found, lines = (read_object(content), {}) if path.suffix == ".json" else _read_yaml(content)
+        found, lines = (read_object(content, "the file"), {}) if path.suffix == ".json" else _read_yaml(content)
     except DecidedError as error:
-        raise InputError(f"{path}: {str(error).replace('the body', 'the file', 1)}") from None
+        raise InputError(f"{path}: {error}") from None
     except ValueError as error:
         raise InputError(f"{path}: {error}") from None
     inner = found.get("questions")

@@ -9,16 +9,54 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from decided.contract.temperature import Temperatures, read_temperatures
 from decided.errors import SettingsError
 
 PREFIX = "SERVICE_"
 
+Dtype = Literal["auto", "float32", "bfloat16", "float16", "int8"]
+Device = Literal["auto", "cpu", "cuda", "mps"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+LogFormat = Literal["text", "json"]
+Audit = Literal["required", "best-effort"]
 
-def _setting(default: Any, about: str, read: Callable[[str], Any], secret: bool = False, metavar: str = "") -> Any:
-    return field(default=default, metadata={"about": about, "read": read, "secret": secret, "metavar": metavar})
+
+def _setting(
+    default: Any,
+    about: str,
+    read: Callable[[str], Any],
+    metavar: str = "VALUE",
+    secret: bool = False,
+    serve_only: bool = False,
+    values: tuple[Any, ...] = (),
+) -> Any:
+    """`serve_only` is what no other command takes; `values`, where they are few, are all that there are."""
+    told = {"about": about, "read": read, "metavar": metavar, "values": values}
+    return field(default=default, metadata=told | {"secret": secret, "serve_only": serve_only})
+
+
+def _one_of(kind: Any, default: str, about: str, serve_only: bool = False) -> Any:
+    """One of the words of a Literal."""
+    words = get_args(kind)
+
+    def read(value: str) -> str:
+        if value not in words:
+            raise ValueError(f"must be one of {', '.join(words)}")
+        return value
+
+    return _setting(default, about, read, f"{{{','.join(words)}}}", serve_only=serve_only, values=words)
+
+
+def _switch(default: bool, about: str, serve_only: bool = False) -> Any:
+    return _setting(default, about, _on_or_off, "{on,off}", serve_only=serve_only, values=(True, False))
+
+
+def _on_or_off(value: str) -> bool:
+    if value not in ("on", "off"):
+        raise ValueError("must be one of on, off")
+    return value == "on"
 
 
 def _text(value: str) -> str:
@@ -54,21 +92,16 @@ def _seconds(low: float, high: float) -> Callable[[str], float]:
     return read
 
 
-def _share(value: str) -> float:
-    try:
-        share = float(value)
-    except ValueError:
-        share = -1.0
-    if not 0 <= share <= 1:
-        raise ValueError("must be a number from 0 to 1")
-    return share
-
-
-def _one_of(*values: str) -> Callable[[str], str]:
-    def read(value: str) -> str:
-        if value not in values:
-            raise ValueError(f"must be one of {', '.join(values)}")
-        return value
+def read_share(low: float = 0.0, below_one: bool = False) -> Callable[[str], float]:
+    def read(value: str) -> float:
+        message = f"must be a number from {low:g} to {'below ' if below_one else ''}1"
+        try:
+            share = float(value)
+        except ValueError:
+            raise ValueError(message) from None
+        if not low <= share <= 1 or (below_one and share == 1):
+            raise ValueError(message)
+        return share
 
     return read
 
@@ -85,92 +118,125 @@ class Settings:
         "embedded",
         "the model to serve: KIND, KIND:NAME, a folder or a name on the Hub, see docs/settings.md",
         _text,
-        metavar="MODEL",
+        "MODEL",
     )
-    revision: str | None = _setting(None, "branch, tag or commit of a model on the Hub (default: its newest)", _text)
-    trust_remote_code: str = _setting(
-        "off",
-        "on lets code that came with a model run, and reads weights in formats that can run code",
-        _one_of("off", "on"),
+    revision: str | None = _setting(
+        None, "branch, tag or commit of a model on the Hub (default: its newest)", _text, "REVISION"
     )
-    host: str = _setting("0.0.0.0", "address to listen on; 127.0.0.1 for this machine only", _text)
-    port: int = _setting(8000, "port to listen on; 0 takes a free one and logs it", _whole(0, 65535))
-    max_in_flight: int = _setting(256, "requests served at a time; one more gets 503 at once", _whole(1, 100_000))
+    trust_remote_code: bool = _switch(
+        False, "run code that came with the model, and read weights in formats that can run code"
+    )
+    host: str = _setting(
+        "0.0.0.0", "address to listen on; 127.0.0.1 for this machine only", _text, "HOST", serve_only=True
+    )
+    port: int = _setting(
+        8000, "port to listen on; 0 takes a free one and logs it", _whole(0, 65535), "PORT", serve_only=True
+    )
+    max_in_flight: int = _setting(
+        256, "requests served at a time; one more gets 503 at once", _whole(1, 100_000), "N", serve_only=True
+    )
     max_connections: int = _setting(
-        10_000, "connections open at a time; one more gets 503 and is closed", _whole(1, 1_000_000)
+        10_000,
+        "connections open at a time; one more gets 503 and is closed",
+        _whole(1, 1_000_000),
+        "N",
+        serve_only=True,
     )
     request_timeout_s: float = _setting(
-        30.0, "seconds from admission to answer, reading the body included; then 504", _seconds(0.001, 86_400)
+        30.0,
+        "seconds from admission to answer, reading the body included; then 504",
+        _seconds(0.001, 86_400),
+        "SECONDS",
     )
     worker_grace_s: float = _setting(
         5.0,
         "seconds until a process whose inference worker has stopped or is stuck ends, with exit code 5; 0 keeps it",
         _seconds(0, 86_400),
+        "SECONDS",
+        serve_only=True,
     )
     max_body_bytes: int = _setting(
-        2**20, "largest request body, as received and as decoded; more gets 413", _whole(1, 2**30)
+        2**20, "largest request body, as received and as decoded; more gets 413", _whole(1, 2**30), "N", serve_only=True
     )
     threads: int | None = _setting(
-        None, "CPU threads of the model, at most the physical cores (default: all of them)", _whole(1, 4096)
+        None, "CPU threads of the model, at most the cores it may use (default: all of them)", _whole(1, 4096), "N"
     )
-    dtype: str = _setting(
-        "auto",
-        "numeric precision: auto, float32, bfloat16, float16, int8",
-        _one_of("auto", "float32", "bfloat16", "float16", "int8"),
-    )
-    device: str = _setting("auto", "where the model runs: auto, cpu, cuda, mps", _one_of("auto", "cpu", "cuda", "mps"))
+    dtype: Dtype = _one_of(Dtype, "auto", "numeric precision")
+    device: Device = _one_of(Device, "auto", "where the model runs")
     small_batch: int | None = _setting(
-        None, "questions per forward pass, for some GPU models (default: the model's own)", _whole(1, 65_536)
+        None, "questions per forward pass, for some GPU models (default: the model's own)", _whole(1, 65_536), "N"
     )
-    page: str = _setting("on", "on serves the playground, a page for people, at /; off does not", _one_of("on", "off"))
-    log_level: str = _setting(
-        "info",
-        "debug, info, warning or error; info has one line per request",
-        _one_of("debug", "info", "warning", "error"),
-    )
-    log_format: str = _setting("text", "text for people, json for machines", _one_of("text", "json"))
+    page: bool = _switch(True, "serve the playground, a page for people, at /", serve_only=True)
+    log_level: LogLevel = _one_of(LogLevel, "info", "how much is logged; info has one line per request")
+    log_format: LogFormat = _one_of(LogFormat, "text", "text for people, json for machines")
     temperature: Temperatures = _setting(
         Temperatures(),
-        "how much probabilities are softened (above 1) or sharpened: a number, such as choice=1.2,noul=0.9, "
+        "how much probabilities are softened (above 1) or sharpened: one number, one per type (choice=1.2,noul=0.9), "
         "or a file that `decided calibrate` wrote",
         read_temperatures,
     )
-    profiles: Path | None = _setting(
-        None, "a folder of profiles that `decided teach` wrote; read again on SIGHUP", _path
-    )
+    profiles: Path | None = _setting(None, "a folder of profiles that `decided teach` wrote", _path, "FOLDER")
     outcomes: Path | None = _setting(
         None,
         "a file for outcomes that clients tell at /v1/outcomes, for `decided teach --outcomes` (default: off)",
         _path,
+        "FILE",
+        serve_only=True,
     )
-    keep_texts: str = _setting(
-        "off", "on keeps the texts beside their outcomes; off keeps what the model made of them", _one_of("off", "on")
+    keep_texts: bool = _switch(
+        False, "keep the texts beside their outcomes; off keeps what the model made of them", serve_only=True
     )
     audit_log: Path | None = _setting(
-        None, "a file for the record of every decision, see docs/audit.md (default: off)", _path
+        None,
+        "a file for the record of every decision, see docs/audit.md (default: off)",
+        _path,
+        "FILE",
+        serve_only=True,
     )
-    audit: str = _setting(
+    audit: Audit = _one_of(
+        Audit,
         "required",
         "required sends an answer only when it is in the audit log; best-effort sends it anyway, and counts losses",
-        _one_of("required", "best-effort"),
+        serve_only=True,
     )
     audit_key_file: Path | None = _setting(
-        None, "a file with the key of the hashes that stand for states in the audit log", _path
+        None,
+        "a file with the key of the hashes that stand for states in the audit log",
+        _path,
+        "FILE",
+        serve_only=True,
     )
     audit_max_bytes: int = _setting(
-        2**28, "size from which the audit log is put aside as FILE.000001 and so on", _whole(4096, 2**40)
+        2**28,
+        "size from which the audit log is put aside as FILE.000001 and so on",
+        _whole(4096, 2**40),
+        "N",
+        serve_only=True,
     )
     shadow: str | None = _setting(
-        None, "a second model that is asked too, while nobody waits, to be compared; never sent", _text, metavar="MODEL"
+        None,
+        "a second model that is asked too, while nobody waits, to be compared; never sent",
+        _text,
+        "MODEL",
+        serve_only=True,
     )
-    shadow_share: float = _setting(0.05, "the share of the answers that the second model is asked for", _share)
+    shadow_share: float = _setting(
+        0.05, "the share of the answers that the second model is asked for", read_share(), "SHARE", serve_only=True
+    )
     shadow_log: Path | None = _setting(
-        None, "a file for what the two models disagree on, texts included, for `decided eval`", _path
+        None,
+        "a file for what the two models disagree on, texts included, for `decided eval`",
+        _path,
+        "FILE",
+        serve_only=True,
     )
-    remote_url: str | None = _setting(None, "address of the remote engine, for models served by one", _text)
-    remote_concurrency: int = _setting(64, "calls to the remote engine at a time", _whole(1, 10_000))
+    remote_url: str | None = _setting(None, "address of the remote engine, for models served by one", _text, "URL")
+    remote_concurrency: int = _setting(64, "calls to the remote engine at a time", _whole(1, 10_000), "N")
     rotations: int = _setting(
-        1, "orders of the options to average over where the top two are close, with a language model", _whole(1, 26)
+        1,
+        "orders of the options to average over where the top two are close, with a language model",
+        _whole(1, 26),
+        "N",
     )
     remote_api_key: str | None = _setting(
         None, "the key that the remote engine asks for; sent to its address alone", _key, secret=True
@@ -190,6 +256,13 @@ class Settings:
         Path,
         secret=True,
     )
+
+    def __post_init__(self) -> None:
+        """Who makes them in Python may have taken `page` for a text: a wrong word must not switch anything silently."""
+        for item in all_settings():
+            values = item.metadata["values"]
+            if values and getattr(self, item.name) not in values:
+                raise SettingsError(f"{item.name} must be one of {values}, not {getattr(self, item.name)!r}")
 
     @property
     def open_to_the_network(self) -> bool:
@@ -244,6 +317,11 @@ def exports_traces() -> bool:
 
 def default_of(item: Field[Any]) -> Any:
     return None if item.default is MISSING else item.default
+
+
+def in_words(value: Any) -> str:
+    """A value as a flag takes it."""
+    return ("off", "on")[value] if isinstance(value, bool) else str(value)
 
 
 def use_one_thread_for_numpy() -> None:

@@ -99,7 +99,7 @@ KINDS = {
     ),
     "a line with its hash made anew": Tampering(
         lambda lines: [*lines[:4], forge(lines[4], client="no"), *lines[5:]],
-        r":6: line 5 was replaced: line 6 was written",
+        r":6: line 5 was replaced: line 6 does not continue it",
     ),
     "a line removed": Tampering(lambda lines: [*lines[:4], *lines[5:]], r":5: line 5 is missing"),
     "several lines removed": Tampering(lambda lines: [*lines[:4], *lines[9:]], r":5: lines 5 to 9 are missing"),
@@ -234,6 +234,25 @@ def test_a_log_that_was_made_anew_is_found_by_an_anchor(
     assert f"line {LINES} is not the one that was anchored" in report
 
 
+def test_a_log_that_was_rewritten_is_found_even_if_its_new_head_was_anchored_too(
+    log: Path, anchors: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a timer does that notes the head every hour, whatever happened to the log since."""
+    log.unlink()
+    write_log(log, DECISIONS, scribe=Scribe("another model", "", KEY))
+    anchors.write_text(anchors.read_text() + head(capsys, log))
+    status, report = verify(capsys, log, "--anchors", anchors)
+    assert status == 1
+    assert f"line {LINES} was anchored with 2 different hashes: the log was rewritten" in report
+
+
+def test_an_anchor_that_was_noted_twice_is_one_anchor(
+    log: Path, anchors: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    anchors.write_text(2 * anchors.read_text())
+    assert verify(capsys, log, "--anchors", anchors)[0] == 0
+
+
 def test_an_anchor_lets_older_files_be_removed(rotated: Path, capsys: pytest.CaptureFixture[str]) -> None:
     oldest = all_files(rotated)[0]
     anchors = rotated.with_name("anchors")
@@ -241,8 +260,10 @@ def test_an_anchor_lets_older_files_be_removed(rotated: Path, capsys: pytest.Cap
     oldest.unlink()
     assert verify(capsys, rotated)[0] == 1
     assert verify(capsys, rotated, "--anchors", anchors)[0] == 0
-    anchors.write_text(f"{anchors.read_text().split()[0]} {ChainHead().hash}\n")
-    assert verify(capsys, rotated, "--anchors", anchors)[0] == 1
+    noted, forged = anchors.read_text(), f"{anchors.read_text().split()[0]} {ChainHead().hash}\n"
+    for content in (forged, noted + forged, forged + noted):
+        anchors.write_text(content)
+        assert verify(capsys, rotated, "--anchors", anchors)[0] == 1
 
 
 # --- what cannot be read ---
@@ -262,3 +283,10 @@ def test_a_file_that_is_not_there(action: str, tmp_path: Path, capsys: pytest.Ca
     said = capsys.readouterr().err
     assert "nowhere.jsonl" in said
     assert said.count("\n") == 1
+
+
+def test_the_head_is_that_of_one_file(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", "head", str(log), "--anchors", str(log)]) == 2
+    assert "--anchors is for verify" in capsys.readouterr().err
+    assert main(["audit", "head", str(log), str(log)]) == 2
+    assert "head takes one file: the log, or the newest of its files" in capsys.readouterr().err

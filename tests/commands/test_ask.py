@@ -104,6 +104,34 @@ def test_a_state_from_everywhere(decided: Run, tmp_path: Path, server: Server) -
         assert json.loads(done.out) == server.ask(state, question).json
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{"a": 1}, "b": {"c": 2}', "the file is not valid JSON: JSON is malformed: trailing characters (byte 9)"),
+        ('{"a": 1', "the file is not valid JSON: Input data was truncated"),
+        ('{"a": x}', "(byte 6)"),
+        ("", "the file is empty"),
+        ("[" * 100_000, "the file is nested too deeply"),
+        ('{"a": 1, "a": 2}', 'duplicate key "a" in one object'),
+    ],
+)
+def test_a_state_that_is_no_json(decided: Run, tmp_path: Path, content: str, said: str) -> None:
+    path = tmp_path / "state.json"
+    path.write_text(content)
+    done = decided("ask", f"@{path}", *ANGRY)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"decided: {path}: ")
+    assert done.err.endswith(f"{said}\n")
+
+
+def test_a_state_is_any_json(decided: Run, tmp_path: Path, server: Server) -> None:
+    path = tmp_path / "state.json"
+    for state in ("text", 3, None, [1, {"a": None}]):
+        path.write_text(f" {json.dumps(state)} \n")
+        done = decided("ask", f"@{path}", *ANGRY, "--json")
+        assert json.loads(done.out) == server.ask(state, {ANGRY[1]: AS_REQUESTED[ANGRY[1]]}).json
+
+
 def test_the_state_may_come_last_after_a_noul(decided: Run) -> None:
     assert decided("ask", *ANGRY, "Where is it?", "--json").code == 0
 
@@ -168,7 +196,7 @@ def test_the_key_of_a_server(decided: Run, monkeypatch: pytest.MonkeyPatch) -> N
     ("arguments", "code", "said"),
     [
         (["x"], 2, "nothing to ask"),
-        (["x", *ANGRY, "--questions", "q.yaml"], 2, "--questions and --choice, --score or --noul exclude each other"),
+        (["x", *ANGRY, "--questions", "q.yaml"], 2, "--questions and --choice, --score or --noul cannot be combined"),
         (["x", "--questions", "no-such-file.yaml"], 2, "no-such-file.yaml cannot be read"),
         (["@no-such-file", *ANGRY], 2, "no-such-file cannot be read"),
         (["x", "--choice", "Which?"], 2, "name the options after the question"),
@@ -178,7 +206,7 @@ def test_the_key_of_a_server(decided: Run, monkeypatch: pytest.MonkeyPatch) -> N
         (["x", *ANGRY, "--model", "nothing"], 3, "unknown kind"),
         (["x", *ANGRY, "--server", "http://127.0.0.1:9", "--log-level", "loud"], 2, "--log-level"),
         (["x", *ANGRY, "--server", "no address"], 3, "the server at no address: base_url must be"),
-        (["x", *ANGRY, *SERVER, "--model", "embedded:small"], 2, "--server and --model exclude each other"),
+        (["x", *ANGRY, *SERVER, "--model", "embedded:small"], 2, "--server and --model cannot be combined"),
         (["x", *ANGRY, *SERVER, "--temperature", "2", "--dtype", "int8"], 2, "--server and --dtype, --temperature "),
         (["x", *ANGRY, *SERVER, "--log-level", "error"], 3, "unreachable"),
         (["FAIL", *ANGRY], 1, "inference failed: the model failed while running"),

@@ -126,7 +126,7 @@ def test_a_server_has_its_own_model(decided: Run, path: Path, server: Server) ->
     at_server = ("eval", path, "--server", server.url)
     done = decided(*at_server, "--model", "fake")
     assert (done.code, done.out) == (2, "")
-    assert "--server and --model exclude each other" in done.err
+    assert "--server and --model cannot be combined" in done.err
     assert decided(*at_server, "--against", server.url, "--temperature", "2").code == 2
     assert decided(*at_server, "--against", "fake", "--temperature", "2").code == 0
     assert decided(*at_server, "--against", "fake", "--model", "fake").code == 2
@@ -149,6 +149,18 @@ def test_lines_that_cannot_be_used_are_named_and_left_out(decided: Run, tmp_path
     assert ": 2 lines, 2 skipped\n" in done.out
     assert "skipped line 1" in done.err
     assert "skipped line 3: inference failed" in done.err
+
+
+def test_lines_that_are_not_named_are_counted(decided: Run, tmp_path: Path) -> None:
+    """Of those that cannot be read, and of those that get no answer."""
+    row = {"question": NOUL, "answer": True}
+    unread = [{"state": 1}] * 23
+    failing = [{"state": "FAIL", **row}] * 22 + [{"state": str(n), **row} for n in range(23)]
+    done = decided("eval", written(tmp_path / "labels.jsonl", [*unread, *failing]))
+    assert ": 23 lines, 45 skipped\n" in done.out
+    assert done.err.count("skipped line") == 40
+    assert "... and 3 more like these\n" in done.err
+    assert "... and 2 more like these\n" in done.err
 
 
 def test_questions_too_many_to_tell_apart_are_put_together_by_type(decided: Run, tmp_path: Path) -> None:
@@ -176,6 +188,7 @@ def test_questions_too_many_to_tell_apart_are_put_together_by_type(decided: Run,
         (["LABELS", "--against", "nothing"], 3, "unknown kind"),
         (["EMPTY"], 2, "is empty"),
         (["USELESS"], 2, "none of the lines can be used"),
+        (["labels.CSV"], 2, "labels.CSV: a table needs --questions FILE"),
         (["FAILING"], 3, "no answer to 3 of 4 lines"),
     ],
 )

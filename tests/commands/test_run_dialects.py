@@ -8,6 +8,11 @@ from typing import Any
 
 import pytest
 
+from decided.client.protocol import BatchResult, Response
+from decided.contract.answers import answer
+from decided.contract.types import Choice, Noul, Usage
+from decided.tables.columns import Columns
+from decided.tables.summary import Summary
 from tests.commands.conftest import Run
 
 ROWS = [["Review ID", "Product", "Text"], ["1", "Kettle", "Schön, aber spät"], ["2", "Lamp", "a; b, c\td|e"]]
@@ -95,6 +100,32 @@ def test_names_that_would_be_one_are_told_apart(decided: Run, tmp_path: Path) ->
     path.write_text(f"a b: {options}\na_b: {options}\nerror: {options}\n")
     row = json.loads(decided("run", "-", "--questions", path, stdin=b'{"state": "x"}').out)
     assert {"a_b", "a_b_2", "a_b.p.x_y", "a_b.p.x_y_2", "error_2", "error"} <= {*row}
+
+
+def test_a_question_that_is_called_like_a_column_of_another_overwrites_nothing(decided: Run, tmp_path: Path) -> None:
+    team = "{type: choice, criteria: [a, b]}"
+    late = "{type: score, criteria: [early, late]}"
+    others = ("team.confidence", "team.p.a", "late.level", "late.score", "late.level_2")
+    nouls = "".join(f"{name}: {{type: noul, instructions: {name}}}\n" for name in others)
+    path, alone = tmp_path / "q.yaml", tmp_path / "alone.yaml"
+    path.write_text(f"team: {team}\nlate: {late}\n{nouls}")
+    alone.write_text(f"team: {team}\nlate: {late}\n")
+    row = json.loads(decided("run", "-", "--questions", path, stdin=b'{"state": "x"}').out)
+    plain = json.loads(decided("run", "-", "--questions", alone, stdin=b'{"state": "x"}').out)
+    assert all(isinstance(row[name], bool) for name in others)
+    kept = {"team.confidence": "team.confidence_2", "team.p.a": "team.p.a_2", "late.level": "late.level_3"}
+    kept |= {"late.score": "late.score_2"}
+    assert {name: row[kept.get(name, name)] for name in plain} == plain
+    assert len(row) == len(plain) + 4 * len(others)
+
+
+def test_the_summary_counts_the_answers_and_not_the_columns_that_look_like_theirs() -> None:
+    columns = Columns({"team": Choice({"a": None, "b": None}), "team.level": Noul("x"), "team.confidence": Noul("y")})
+    answers = {name: answer(question, [0.9, 0.1]) for name, question in columns.questions.items()}
+    summary = Summary(columns)
+    summary.add(columns.values(BatchResult(0, Response("m", answers, Usage(1, 0)), None)))
+    lines = "\n".join(summary.lines(1.0))
+    assert "team  (mean confidence 0.80)\n  a " in lines
 
 
 def test_answers_below_a_confidence_are_unsure(decided: Run, questions: Path) -> None:

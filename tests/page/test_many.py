@@ -190,7 +190,7 @@ def test_answers_arrive_while_others_wait_and_the_rest_can_be_left(many: Playgro
         many.page.get_by_role("button", name="Stop").click()
         expect(progress).to_have_count(0)
         gate.open()
-        many.page.get_by_role("button", name="Go on").click()
+        many.page.get_by_role("button", name="Continue").click()
         expect(many.page.get_by_text("9 texts in")).to_be_visible()
 
 
@@ -204,7 +204,7 @@ def test_a_run_goes_on_when_the_server_is_back(browser: Browser) -> None:
         expect(playground.note).to_contain_text("The server cannot be reached")
         gate.open()
         with running_server("--port", str(server.port)):
-            playground.note.get_by_role("button", name="Go on").click()
+            playground.note.get_by_role("button", name="Continue").click()
             expect(playground.page.get_by_text("9 texts in")).to_be_visible()
             expect(playground.note).to_have_count(0)
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from decided.contract.types import Noul
+from decided.evaluation.labels import read_labels
 from tests.profiles.shelf import TOPIC, written
 from tests.support.server import ROOT, running_server
 
@@ -182,12 +184,24 @@ def test_input_that_cannot_be_used(tmp_path: Path, questions: Path, content: str
 def test_levels_and_outcomes_as_tables_write_them(tmp_path: Path) -> None:
     asked = tmp_path / "q.json"
     asked.write_text(json.dumps({"level": LEVEL, "urgent": URGENT}))
-    cells = [("0", "TRUE"), ("1.0", "No"), ("bad", "1"), ("fine", "n")] * 3
+    cells = [("0", "TRUE"), ("1.0", "0.0"), ("bad", "1.0"), ("fine", "n")] * 3
     rows = [{"text": f"t{row}", "level": level, "urgent": urgent} for row, (level, urgent) in enumerate(cells)]
     done = teach(as_csv(tmp_path / "labels.csv", rows), "--questions", asked)
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
     assert "level 0 6, level 1 6" in done.stdout
     assert "yes 6, no 6" in done.stdout
+
+
+def test_a_row_with_a_label_that_is_none_is_left_out_whole(tmp_path: Path) -> None:
+    """As a line of labelled questions is: what is said to be skipped must not be half used."""
+    path = tmp_path / "labels.csv"
+    path.write_text("text,late,bad\none,yes,maybe\ntwo,maybe,yes\nthree,no,\n")
+    found = read_labels(str(path), None, {"late": Noul("Late?"), "bad": Noul("Bad?")}, (), None)
+    assert found.problems == [
+        'row 1: question "bad": "maybe" is neither yes nor no',
+        'row 2: question "late": "maybe" is neither yes nor no',
+    ]
+    assert [one.rows for one in found.questions] == [[3], []]
 
 
 def test_taught_again_under_another_name_it_takes_its_place(tmp_path: Path, questions: Path) -> None:
@@ -204,6 +218,6 @@ def test_taught_again_under_another_name_it_takes_its_place(tmp_path: Path, ques
     assert f"{first} is of an earlier run and stays: remove it" in done.stdout
 
 
-def test_labels_and_outcomes_exclude_each_other() -> None:
+def test_labels_and_outcomes_cannot_be_combined() -> None:
     done = teach("labels.csv", "--outcomes", "outcomes.jsonl")
-    assert (done.returncode, "LABELS and --outcomes exclude each other" in done.stderr) == (2, True)
+    assert (done.returncode, "LABELS and --outcomes cannot be combined" in done.stderr) == (2, True)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from decided.contract.types import Choice
+from decided.contract.types import Choice, Noul
 from decided.evaluation.labels import LabelledQuestion
-from decided.evaluation.lesson_report import text
+from decided.evaluation.lesson_report import learn, text
 from decided.evaluation.regression import Fitted, Standard, fit, principal_axes, softmax
 from decided.evaluation.teaching import (
     AS_IT_IS,
@@ -181,6 +181,18 @@ def test_features_of_very_different_sizes_are_fitted_to_the_end() -> None:
     found = [fit(rows.logits, features, rows.right, 0.03, start) for start in (None, far)]
     here, there = (softmax(fitted.logits(rows.logits, features)) for fitted in found)
     assert there == pytest.approx(here, abs=0.01)
+
+
+@pytest.mark.parametrize("others", [0, 3])
+def test_labels_of_one_text_teach_nothing(others: int) -> None:
+    """Nothing can be held back of them. A text that was not answered is none."""
+    states, right = ["same"] * 8 + ["other"] * others, [0, 0, 0, 0, 0, 1, 1, 1] + [0] * others
+    one = LabelledQuestion("late", Noul("Late?"), list(range(len(right))), states, right)
+    weights = [[0.7, 0.3]] * 8 + [None] * others
+    said = learn(one, weights, [None] * len(right), 0.95, None)
+    assert said == "all 8 labels are about the same text: nothing can be held back to judge by"
+    answered = learn(one, [[0.7, 0.3]] * len(right), [None] * len(right), 0.95, None)
+    assert isinstance(answered, Lesson) == bool(others)
 
 
 @pytest.mark.parametrize("shape", [(12, 30), (30, 12)])

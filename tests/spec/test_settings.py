@@ -8,6 +8,8 @@ import time
 import pytest
 
 from decided.cli import main
+from decided.errors import SettingsError
+from decided.settings import Settings, load
 from tests.spec.checks import bytes_for, eventually, in_flight, refused, served
 from tests.spec.wire import Wire, head
 from tests.support.server import ROOT, Server, running_server, start
@@ -134,6 +136,34 @@ def test_the_help_names_every_flag_and_its_variable() -> None:
     ):
         line = words.partition(f"{flag(name)} ")[2].partition(f"[{variable(name)}]")[0]
         assert f"default: {default}" in line
+
+
+def test_the_help_says_what_a_flag_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["serve", "--help"])
+    shown = capsys.readouterr().out
+    for taken in (
+        "--model MODEL", "--port PORT", "--threads N", "--page {on,off}", "--keep-texts {on,off}", "--audit-log FILE",
+        "--device {auto,cpu,cuda,mps}", "--log-format {text,json}", "--profiles FOLDER", "--shadow-share SHARE",
+    ):  # fmt: skip
+        assert taken in shown
+    assert "default: on" in shown
+    assert "default: True" not in shown
+    assert "SIGHUP" in shown
+    with pytest.raises(SystemExit):
+        main(["ask", "--help"])
+    assert "SIGHUP" not in capsys.readouterr().out, "it would end what is no server"
+
+
+def test_switches_are_true_or_false() -> None:
+    """For who makes settings in Python, with the words of flags and variables read as before."""
+    assert (Settings().page, Settings().keep_texts, Settings().trust_remote_code) == (True, False, False)
+    chosen = load({"page": "off", "keep_texts": "on"}, {"SERVICE_TRUST_REMOTE_CODE": "on"})
+    assert (chosen.page, chosen.keep_texts, chosen.trust_remote_code) == (False, True, True)
+    for wrong in ({"page": "off"}, {"keep_texts": "yes"}, {"device": "tpu"}, {"audit": True}):
+        (name,) = wrong
+        with pytest.raises(SettingsError, match=f"{name} must be one of"):
+            Settings(**wrong)
 
 
 @pytest.mark.parametrize("secret", ["--api-key", "--api-key-file"])

@@ -1,7 +1,8 @@
 """Whether an audit log is as it was written: each line against its own hash, its neighbours, and what was anchored.
 
 The chain shows what was changed inside it. What it cannot show by itself is that the end was cut off, or that all of it
-was made anew: for that a head must have been noted somewhere else, an anchor.
+was rewritten: for that a head must have been noted somewhere else, an anchor. Two anchors of one line that differ show
+it too, whichever of the two logs is there now.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,7 +37,9 @@ class Verifier:
         self.head: ChainHead | None = None
         self.problems = 0
         self.findings: list[Finding] = []
-        self._anchors = dict(anchors)
+        self._anchors: dict[int, set[str]] = {}
+        for seq, digest in anchors:
+            self._anchors.setdefault(seq, set()).add(digest)
         self._path, self._place = Path(), 0
 
     def read(self, paths: Sequence[Path]) -> None:
@@ -59,8 +62,10 @@ class Verifier:
         self.lines += 1
         if not link.is_intact:
             self._find(f"line {link.seq} was changed: it does not fit its own hash")
-        elif link.seq in self._anchors and self._anchors[link.seq] != link.hash:
-            self._find(f"line {link.seq} is not the one that was anchored: the log was made anew")
+        elif len(anchored := self._anchors.get(link.seq, {link.hash})) > 1:
+            self._find(f"line {link.seq} was anchored with {len(anchored)} different hashes: the log was rewritten")
+        elif anchored != {link.hash}:
+            self._find(f"line {link.seq} is not the one that was anchored: the log was rewritten")
         self._follow(link)
 
     def _follow(self, link: Link) -> None:
@@ -77,17 +82,17 @@ class Verifier:
         elif link.seq > head.seq + 1:
             self._find(f"{_range(head.seq + 1, link.seq - 1)} missing: line {link.seq} comes after line {head.seq}")
         elif link.previous != head.hash:
-            self._find(f"line {head.seq} was replaced: line {link.seq} was written after another one")
+            self._find(f"line {head.seq} was replaced: line {link.seq} does not continue it")
         self.head = link.head
 
     def _look_at_the_beginning(self, link: Link) -> None:
         before = ChainHead(link.seq - 1, link.previous)
-        if before == ChainHead() or self._anchors.get(before.seq) == before.hash:
+        if before == ChainHead() or self._anchors.get(before.seq) == {before.hash}:
             return
         if before.seq:
             self._find(f"{_range(1, before.seq)} missing: the log begins with line {link.seq}")
         else:
-            self._find("line 1 was written after another one")
+            self._find("line 1 continues a log that is not there")
 
     def _look_at_the_end(self) -> None:
         last = self.head.seq if self.head is not None else 0
@@ -113,7 +118,7 @@ def verify(paths: Sequence[Path], anchors: Sequence[ChainHead] = ()) -> Verifier
 
 
 def read_anchors(path: Path) -> list[ChainHead]:
-    """The heads of a file, one a line, as `decided audit head` prints them."""
+    """The heads of a file, one per line, as `decided audit head` prints them."""
     anchors = []
     try:
         lines = path.read_text().splitlines()

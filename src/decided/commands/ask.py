@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from decided.commands.common import add_questions, add_source
-from decided.contract.decoding import read_object
+from decided.contract.decoding import read_value
 from decided.contract.types import Question, encode
 from decided.errors import DecidedError, InputError, ModelError
 from decided.printable import printable
@@ -42,7 +42,7 @@ a file of questions:
   refund: {type: noul, instructions: "Is a refund asked for?"}
 
 exit codes: 0 answered; 1 the state was refused, or the model failed on it; 2 a setting or the input is wrong; 3 the
-model cannot be loaded, or the server not asked
+model cannot be loaded, or the server cannot be asked
 """
 
 OVERRIDES: dict[str, str] = {}
@@ -102,7 +102,7 @@ def _questions(given: dict[str, Any]) -> dict[str, Question]:
     if given["asked"] is None and given["questions"] is None:
         raise InputError("nothing to ask: use --choice, --score or --noul, or --questions FILE")
     if given["asked"] is not None and given["questions"] is not None:
-        raise InputError("--questions and --choice, --score or --noul exclude each other: ask from a file or by flags")
+        raise InputError("--questions and --choice, --score or --noul cannot be combined: ask from a file or by flags")
     if given["questions"] is not None:
         return questions.read_file(given["questions"])
     return questions.from_words(given["asked"])
@@ -119,14 +119,14 @@ def _state(given: str | None) -> Any:
     try:
         content = sys.stdin.buffer.read() if given is None else Path(given[1:]).read_bytes()
         if where.endswith(".json"):
-            return read_object(b'{"state":' + content + b"}")["state"]
+            return read_value(content, "the file")
         return content.decode()
     except OSError as error:
         raise InputError(f"{where} cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise InputError(f"{where} is not UTF-8 text") from None
     except DecidedError as error:
-        raise InputError(f"{where}: {str(error).replace('the body', 'the file', 1)}") from None
+        raise InputError(f"{where}: {error}") from None
 
 
 def _show(response: Any, seconds: float, as_json: bool) -> None:

@@ -4,7 +4,7 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from decided.errors import StartError
+from decided.errors import InputError, StartError
 from decided.settings import Settings
 
 SUMMARY = "check an audit log, or print its head"
@@ -14,7 +14,7 @@ verify  Look at every line of an audit log that `decided serve --audit-log` wrot
         missing or stand in another place. Files that were put aside (FILE.000001 and so on) are read before FILE. Of a
         log that you moved yourself, give all files, the oldest first.
 head    Print the number and the hash of the last line. Noted where the log cannot be changed, it shows later that
-        nothing was cut off or made anew up to there: give the notes to verify with --anchors.
+        nothing was cut off or rewritten up to there: give the notes to verify with --anchors.
 """
 
 EPILOG = """\
@@ -37,24 +37,27 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("action", choices=("verify", "head"), help="what to do")
     parser.add_argument("files", metavar="FILE", nargs="+", type=Path, help="the log")
     parser.add_argument(
-        "--anchors", metavar="FILE", type=Path, help="heads that were noted, one a line, which the log must have"
+        "--anchors", metavar="FILE", type=Path, help="heads that were noted, one per line, which the log must have"
     )
 
 
 async def execute(chosen: Settings, given: dict[str, Any]) -> None:
     if given["action"] == "head":
-        _print_head(given["files"])
+        _print_head(given["files"], given["anchors"])
     else:
         _verify(given["files"], given["anchors"])
 
 
-def _print_head(files: list[Path]) -> None:
+def _print_head(files: list[Path], anchors: Path | None) -> None:
     from decided.audit.files import head_of
-    from decided.errors import InputError
 
-    head, _ = head_of(files[-1])
+    if anchors is not None:
+        raise InputError("--anchors is for verify: head looks at the last line alone")
+    if len(files) > 1:
+        raise InputError("head takes one file: the log, or the newest of its files")
+    head, _ = head_of(files[0])
     if not head.seq:
-        raise InputError(f"{files[-1]} has no line of an audit log")
+        raise InputError(f"{files[0]} has no line of an audit log")
     print(head.seq, head.hash)
 
 

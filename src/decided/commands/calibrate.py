@@ -4,7 +4,7 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from decided.commands.common import ONLY_TO_SERVE, add_settings, positive
+from decided.commands.common import add_settings, positive
 from decided.settings import Settings
 
 SUMMARY = "fit a model's temperatures to labelled questions"
@@ -13,8 +13,8 @@ DESCRIPTION = """\
 Ask a model questions whose answers you know, and fit the temperature for each type of question at which its
 probabilities come closest to how often it is right. Fewer than 20 questions of a type leave it at 1.
 
-LABELS has a JSON object a line: a state, a question as in a request, and the right answer (the name of an option, the
-number of a level, true or false). Several questions about one state may share a line.
+LABELS has one JSON object per line: a state, a question as in a request, and the right answer (the name of an option,
+the number of a level, true or false). Several questions about one state may share a line.
 """
 
 EPILOG = """\
@@ -41,7 +41,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--out", metavar="FILE", type=Path, help="write the temperatures here, as JSON")
     parser.add_argument("--plot", metavar="FILE", type=Path, help="draw the reliability diagram here, as SVG")
     parser.add_argument("--limit", metavar="N", type=positive, help="use the first N lines only")
-    add_settings(parser, ONLY_TO_SERVE | {"profiles", "temperature"})
+    add_settings(parser, {"profiles", "temperature"})
 
 
 async def execute(chosen: Settings, given: dict[str, Any]) -> None:

@@ -1,31 +1,26 @@
 """What several commands take: settings as flags, a server in place of the model, questions in a file."""
 
 from argparse import ArgumentParser, ArgumentTypeError
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from decided.errors import InputError
-from decided.settings import default_of, flag, flag_settings, variable
+from decided.settings import default_of, flag, flag_settings, in_words, variable
 
-ONLY_TO_SERVE = frozenset(
-    {"host", "port", "max_in_flight", "max_connections", "max_body_bytes", "worker_grace_s", "page"}
-    | {"outcomes", "keep_texts", "audit_log", "audit", "audit_key_file", "audit_max_bytes"}
-    | {"shadow", "shadow_share", "shadow_log"}
-)
+T = TypeVar("T")
 
 
-def add_settings(parser: ArgumentParser, left_out: AbstractSet[str] = frozenset()) -> None:
-    """A flag for every setting that is no secret."""
-    group = parser.add_argument_group("settings of the model" if left_out else "settings")
+def add_settings(parser: ArgumentParser, left_out: AbstractSet[str] = frozenset(), to_serve: bool = False) -> None:
+    """A flag for every setting that is no secret, and, where nothing is served, not of serving alone."""
+    group = parser.add_argument_group("settings" if to_serve else "settings of the model")
     for item in flag_settings():
-        if item.name not in left_out:
+        if item.name not in left_out and (to_serve or not item.metadata["serve_only"]):
             default = default_of(item)
-            shown = "" if default is None else f" (default: {default})"
-            group.add_argument(
-                flag(item), metavar="VALUE", default=None, help=f"{item.metadata['about']}{shown} [{variable(item)}]"
-            )
+            shown = "" if default is None else f" (default: {in_words(default)})"
+            about = f"{item.metadata['about']}{shown} [{variable(item)}]"
+            group.add_argument(flag(item), metavar=item.metadata["metavar"], default=None, help=about)
 
 
 def add_source(parser: ArgumentParser, left_out: AbstractSet[str] = frozenset()) -> None:
@@ -35,7 +30,7 @@ def add_source(parser: ArgumentParser, left_out: AbstractSet[str] = frozenset())
     group.add_argument(
         "--api-key", metavar="KEY", help="the server's key; better in SERVICE_API_KEY, which other users cannot see"
     )
-    add_settings(parser, ONLY_TO_SERVE | left_out)
+    add_settings(parser, left_out)
 
 
 def refuse_flags_of_a_model(flags: Mapping[str, str], given: Mapping[str, Any]) -> None:
@@ -48,7 +43,7 @@ def refuse_flags_of_a_model(flags: Mapping[str, str], given: Mapping[str, Any]) 
         unused &= {"model"}  # the others are of the model that the server is compared with
     if unused:
         named = ", ".join(flag(item) for item in flag_settings() if item.name in unused)
-        raise InputError(f"--server and {named} exclude each other: a server answers with its own model and settings")
+        raise InputError(f"--server and {named} cannot be combined: a server answers with its own model and settings")
 
 
 def add_questions(parser: ArgumentParser, required: bool) -> None:
@@ -75,11 +70,13 @@ def positive(value: str) -> int:
     return int(value)
 
 
-def share(value: str) -> float:
-    try:
-        found = float(value)
-    except ValueError:
-        found = -1.0
-    if not 0 <= found <= 1:
-        raise ArgumentTypeError(f"must be a number from 0 to 1, not {value!r}")
-    return found
+def as_flag(read: Callable[[str], T]) -> Callable[[str], T]:
+    """What reads a setting, for a flag of one command."""
+
+    def checked(value: str) -> T:
+        try:
+            return read(value)
+        except ValueError as error:
+            raise ArgumentTypeError(f"{error}, not {value!r}") from None
+
+    return checked

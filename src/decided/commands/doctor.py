@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-from decided.commands.common import ONLY_TO_SERVE, add_settings
+from decided.commands.common import add_settings
 from decided.contract.types import Noul, Question
 from decided.errors import StartError
 from decided.hardware import has_flag, multiplies_bytes_exactly, physical_cores
@@ -52,7 +52,7 @@ class _Unwell(StartError):
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    add_settings(parser, ONLY_TO_SERVE)
+    add_settings(parser)
 
 
 async def execute(chosen: Settings, given: dict[str, Any]) -> None:

@@ -12,11 +12,11 @@ SUMMARY = "measure how good the answers are, on labelled questions"
 DESCRIPTION = """\
 Ask questions whose answers you know, and report how good the answers are: accuracy, macro-F1, Brier score, log-loss,
 calibration error, and how accurate the answers are that pass a threshold of confidence. The report begins with a
-verdict in sentences and lists the rows that were answered wrongly, the surest first.
+verdict in sentences and lists the rows that were answered wrongly, the most confident first.
 
 LABELS is a table (.csv, .tsv, .jsonl, .parquet, .xlsx) with a text column and a column for each question of
---questions; an empty cell is no label. Without --questions it has labelled questions, a JSON object a line with a
-state, a question, and the right answer.
+--questions; an empty cell is no label. Without --questions it has labelled questions, one JSON object per line
+with a state, a question, and the right answer.
 
 With --against, a second model or server is asked the same, and the two are compared row by row; with
 --against-questions, another wording of the questions is; with --profiles, the model without them.
@@ -38,7 +38,7 @@ try it:
   decided eval labels.jsonl --server http://127.0.0.1:8000 --against http://127.0.0.1:8001
 
 exit codes: 0 done, even if some lines were skipped; 2 a setting or the input is wrong; 3 a model cannot be loaded, a
-server not asked, or there is no answer to most lines
+server cannot be asked, or there is no answer to most lines
 """
 
 OVERRIDES: dict[str, str] = {}

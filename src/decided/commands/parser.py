@@ -43,8 +43,8 @@ def parse(arguments: Sequence[str] | None) -> dict[str, Any]:
     found, unknown = parser.parse_known_args(arguments)
     if unknown:
         commands = next(action for action in parser._actions if action.dest == "command")
-        of_command: dict[str, ArgumentParser] = commands.choices  # type: ignore[assignment]
-        of_command[found.command].error(f"unrecognized arguments: {' '.join(unknown)}")
+        of_command: dict[str, _Parser] = commands.choices  # type: ignore[assignment]
+        of_command[found.command].refuse(unknown)
     given = vars(found)
     if given["command"] == "completion":
         given["flags"] = _flags_of_commands()
@@ -58,14 +58,13 @@ class _Parser(ArgumentParser):
         wrong = re.match(r"argument COMMAND: invalid choice: '(.*?)'", message)
         if wrong and (near := get_close_matches(wrong[1], COMMANDS, 1)):
             message += f" (did you mean {near[0]}?)"
-        prefix = "unrecognized arguments: "
-        if message.startswith(prefix):
-            known = [name for action in self._actions for name in action.option_strings]
-            for word in message.removeprefix(prefix).split():
-                if near := get_close_matches(word.partition("=")[0], known, 1):
-                    message += f" (did you mean {near[0]}?)"
-                    break
         super().error(message)
+
+    def refuse(self, unknown: Sequence[str]) -> NoReturn:
+        known = [name for action in self._actions for name in action.option_strings]
+        matches = (get_close_matches(word.partition("=")[0], known, 1) for word in unknown)
+        hint = next((f" (did you mean {near[0]}?)" for near in matches if near), "")
+        self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
 
 
 def _flags_of_commands() -> dict[str, list[str]]:

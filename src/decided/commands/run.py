@@ -4,20 +4,20 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from decided.commands.common import add_questions, add_reading, add_source, positive, share
-from decided.settings import Settings
+from decided.commands.common import add_questions, add_reading, add_source, as_flag, positive
+from decided.settings import Settings, read_share
 
 SUMMARY = "ask the same questions about every row of a table"
 
 DESCRIPTION = """\
 Read a table, ask questions about every row, and write the table with the answers beside each row.
 
-Formats are told by the names of the files: .csv, .tsv, .jsonl, .parquet and .xlsx (the last two with the extras parquet
-and excel). Without --out, lines of JSON go to standard output. The state of a row is its column 'state', or the columns
+The format is taken from the file name: .csv, .tsv, .jsonl, .parquet or .xlsx (the last two with the extras parquet and
+excel). Without --out, lines of JSON go to standard output. The state of a row is its column 'state', or the columns
 named, or else the whole row. A row that cannot be answered keeps its place, with the reason in the column 'error'.
 
-A run that was interrupted, in whatever way, goes on where it was: give the same command again. Until it is complete,
-OUT.part has the rows that are finished.
+A run that was interrupted, in whatever way, resumes where it stopped: give the same command again. Until it is
+complete, OUT.part has the rows that are finished.
 """
 
 EPILOG = """\
@@ -56,7 +56,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--no-probabilities", dest="probabilities", action="store_false", help="leave the columns NAME.p.OPTION out"
     )
     parser.add_argument(
-        "--min-confidence", metavar="X", type=share, default=0.0, help="write 'unsure' where the confidence is below X"
+        "--min-confidence",
+        metavar="X",
+        type=as_flag(read_share()),
+        default=0.0,
+        help="write 'unsure' where the confidence is below X",
     )
     parser.add_argument(
         "--concurrency", metavar="N", type=positive, help="rows in flight (default: 32 in this process, else 128)"
@@ -70,7 +74,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--ray-workers",
         metavar="N",
         type=positive,
-        help="workers on the cluster, --threads CPUs each (default: as many as have room)",
+        help="workers on the cluster, --threads CPUs each (default: as many as fit)",
     )
     add_source(parser)
 

@@ -13,8 +13,9 @@ Serve typed decisions over HTTP until SIGTERM or Ctrl-C, then finish what is in 
 
 Every flag is also an environment variable, named in its line; the flag wins. Keys are variables only:
   SERVICE_API_KEY       the one key that the POST endpoints ask for
-  SERVICE_API_KEY_FILE  a file with NAME=KEY or a key on each line, read again on SIGHUP
+  SERVICE_API_KEY_FILE  a file with NAME=KEY or a key on each line
   SERVICE_REMOTE_API_KEY  the key that the remote engine asks for
+SIGHUP reads the key file and the profiles again, and opens the audit log anew.
 """
 
 EPILOG = """\
@@ -33,7 +34,7 @@ OVERRIDES: dict[str, str] = {}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    add_settings(parser)
+    add_settings(parser, to_serve=True)
 
 
 async def execute(chosen: Settings, given: dict[str, Any]) -> None:

@@ -60,20 +60,27 @@ def _refuse_depth(read: Callable[P, T]) -> Callable[P, T]:
     return bounded
 
 
-@_refuse_depth
-def read_object(body: bytes) -> dict[str, Any]:
-    """The body as a JSON object, or 400."""
+def read_object(body: bytes, what: str = "the body") -> dict[str, Any]:
+    """The body, or what else there is, as a JSON object, or 400."""
+    value = read_value(body, what)
+    if not isinstance(value, dict):
+        raise Unreadable(f"{what} must be a JSON object")
+    return value
+
+
+def read_value(content: bytes, what: str) -> Any:
+    """Any JSON, or 400."""
     try:
-        value = _decode(body)
+        value = _decode(content)
         # Bytes that come out as they went in, but for white space, cannot have held a key twice. Others (escapes, odd
         # numbers) need the look that is ten times slower.
         again = encode(value)
-        if again != body and again != msgspec.json.format(body, indent=-1):
-            json.loads(body, object_pairs_hook=_refuse_repeated_keys, parse_int=len, parse_float=len)
+        if again != content and again != msgspec.json.format(content, indent=-1):
+            json.loads(content, object_pairs_hook=_refuse_repeated_keys, parse_int=len, parse_float=len)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Unreadable(f"the body is not valid JSON: {error}" if body else "the body is empty") from None
-    if not isinstance(value, dict):
-        raise Unreadable("the body must be a JSON object")
+        raise Unreadable(f"{what} is not valid JSON: {error}" if content else f"{what} is empty") from None
+    except RecursionError:
+        raise Unreadable(f"{what} is nested too deeply") from None
     return value
 
 

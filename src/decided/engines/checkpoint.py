@@ -79,7 +79,7 @@ def _digest(path: Path) -> str:
 
 def locate(name: str, settings: Settings) -> Checkpoint:
     """The files of a local folder, of a local GGUF file, or of a name on the Hub."""
-    trusted = settings.trust_remote_code == "on"
+    trusted = settings.trust_remote_code
     path = Path(name).expanduser()
     if path.is_dir():
         return Checkpoint(path.resolve().name, path, trusted=trusted)
@@ -95,7 +95,7 @@ def locate(name: str, settings: Settings) -> Checkpoint:
 def _snapshot(name: str, settings: Settings) -> Path:
     from huggingface_hub import snapshot_download
 
-    patterns = [*_SAFE, *(_TRUSTED if settings.trust_remote_code == "on" else ())]
+    patterns = [*_SAFE, *(_TRUSTED if settings.trust_remote_code else ())]
     try:
         local = Path(snapshot_download(name, revision=settings.revision, local_files_only=True))
         if any((local / mark).is_file() for mark in _MARKS):

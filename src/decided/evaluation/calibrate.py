@@ -4,33 +4,26 @@ The model is asked through the same seam as in the server, so what is fitted is 
 model, in this process or remote.
 """
 
-import asyncio
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from decided.contract.answers import is_distribution
+from decided.backend import open_engine
 from decided.contract.temperature import QUESTION_TYPES, fingerprint
 from decided.contract.types import type_of
-from decided.engines.api import Engine, Verdict
-from decided.errors import DecidedError, InferenceFailed, InputError, ModelError, Unavailable
+from decided.engines.api import Engine
+from decided.errors import DecidedError, InputError, ModelError, Unavailable
 from decided.evaluation import diagram, labelled
+from decided.evaluation.asking import ask_engine, check_weights, texts_at_a_time
+from decided.evaluation.complaints import Complaints
 from decided.evaluation.fitting import Calibration, Fit, Judged, fit, reliability
 from decided.evaluation.labelled import BadLine, LabelledRow
 from decided.progress import Progress
-from decided.retries import Backoff
-from decided.serving.metrics import Metrics
-from decided.serving.start import start_engine
 from decided.settings import Settings
+from decided.together import work_off
 from decided.version import VERSION
-
-_LINES_AT_A_TIME = 64
-"""Enough for the engine to form full batches of them, few enough to be let go of at once."""
-_COMPLAINTS_SHOWN = 20
-_RETRIES, _FIRST_PAUSE_S = 4, 1.0
-"""While the engine is away: a restart of it must not cost the lines that fall into it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,13 +43,10 @@ async def calibrate(settings: Settings, task: Task) -> None:
     lines = labelled.lines(labelled.content(task.labels), task.limit)
     if not lines:
         raise InputError(f"{labelled.named(task.labels)} is empty")
-    engine = await start_engine(settings, Metrics())
+    engine = await open_engine(settings)
     try:
-        await _check_engine(engine)
-        # A remote engine's time limit runs while a line waits for its turn there: no more lines than turns.
-        at_a_time = min(_LINES_AT_A_TIME, settings.remote_concurrency) if engine.remote else _LINES_AT_A_TIME
         survey = FittingSurvey(engine, Progress(len(lines), "lines", sys.stderr, time.monotonic))
-        await survey.take(lines, at_a_time)
+        await survey.take(lines, texts_at_a_time(settings, engine))
     finally:
         await engine.close()
     _report(task, survey, len(lines))
@@ -70,6 +60,7 @@ class FittingSurvey:
         self._judged: list[tuple[int, str, Judged]] = []
         self.answered = self.bad = self.failed = self.cut = 0
         self._progress = progress
+        self._complaints = Complaints(progress.say)
 
     @property
     def judged(self) -> dict[str, list[Judged]]:
@@ -80,59 +71,35 @@ class FittingSurvey:
         return found
 
     async def take(self, lines: Sequence[labelled.Line], at_a_time: int) -> None:
-        waiting = iter(lines)
         try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(at_a_time):
-                    group.create_task(self._work_off(waiting))
-        except BaseExceptionGroup as failures:
-            raise failures.exceptions[0] from None
+            await work_off(lines, at_a_time, self._look_at)
         finally:
             self._progress.close()
-        hidden = self.bad + self.failed - _COMPLAINTS_SHOWN
-        if hidden > 0:
-            self._progress.say(f"... and {hidden} more lines like these")
+        self._complaints.close()
 
-    async def _work_off(self, waiting: Iterator[labelled.Line]) -> None:
-        """One of several that take the next line and ask, each its own."""
-        for line in waiting:
-            try:
-                await self._ask(labelled.read_row(line, self.engine.card.max_options))
-            except BadLine as error:
-                self.bad += 1
-                self._complain(str(error))
-            except DecidedError as error:
-                self.failed += 1
-                reason = f"{error}: {error.reason}" if isinstance(error, InferenceFailed) else str(error)
-                self._complain(f"line {line.number}: {reason}")
-            self._progress.advance()
+    async def _look_at(self, line: labelled.Line) -> None:
+        try:
+            await self._ask(labelled.read_row(line, self.engine.card.max_options))
+        except BadLine as error:
+            self.bad += 1
+            self._complaints.add(str(error))
+        except DecidedError as error:
+            self.failed += 1
+            self._complaints.add(f"line {line.number}: {error.in_full}")
+        self._progress.advance()
 
     async def _ask(self, row: LabelledRow) -> None:
-        verdict = await self._verdict(row)
+        try:
+            verdict = await ask_engine(self.engine, row.state, row.questions)
+        except Unavailable as error:
+            raise ModelError(f"gave up at line {row.line}: {error}") from None
         found = list(zip(row.questions, verdict.weights, row.right, strict=True))
         for question, weights, _ in found:
-            if len(weights) != len(question.keys()) or not is_distribution(weights):
-                raise InferenceFailed("the model gave no distribution over the options")
+            check_weights(question, weights)
         for question, weights, right in found:
             self._judged.append((row.line, type_of(question), Judged([float(weight) for weight in weights], right)))
         self.answered += 1
         self.cut += any(verdict.cuts)
-
-    async def _verdict(self, row: LabelledRow) -> Verdict:
-        backoff = Backoff(_FIRST_PAUSE_S)
-        for _ in range(_RETRIES):
-            try:
-                return (await self.engine.decide([row.state], row.questions))[0]
-            except Unavailable:
-                await asyncio.sleep(backoff.next())
-        try:
-            return (await self.engine.decide([row.state], row.questions))[0]
-        except Unavailable as error:
-            raise ModelError(f"gave up at line {row.line}: {error}") from None
-
-    def _complain(self, message: str) -> None:
-        if self.bad + self.failed <= _COMPLAINTS_SHOWN:
-            self._progress.say(f"skipped {message}")
 
 
 def _check(task: Task) -> None:
@@ -142,17 +109,9 @@ def _check(task: Task) -> None:
             raise InputError(f"{flag} {path}: must be a file in a directory that exists")
     if labelled.is_table(task.labels):
         raise InputError(
-            f"{task.labels} is a table, and labelled questions are wanted here, a JSON object a line; tables are for "
-            "`decided teach` and `decided eval`"
+            f"{task.labels} is a table, and labelled questions are wanted here, one JSON object per line; tables are "
+            "for `decided teach` and `decided eval`"
         )
-
-
-async def _check_engine(engine: Engine) -> None:
-    """A server starts without its remote engine and waits for it; here nobody waits."""
-    try:
-        await engine.check()
-    except Unavailable as error:
-        raise ModelError(str(error)) from None
 
 
 def _report(task: Task, survey: FittingSurvey, lines: int) -> None:

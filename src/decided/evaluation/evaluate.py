@@ -15,13 +15,13 @@ from decided.client.protocol import origin
 from decided.contract.types import MAX_OPTIONS, Noul, Question, compact, type_of
 from decided.errors import InputError
 from decided.evaluation import html, labelled, report, verdict
+from decided.evaluation.complaints import complain
 from decided.evaluation.labelled import BadLine, LabelledRow
 from decided.evaluation.labels import read_labels
 from decided.evaluation.report import Case, Report, Section
 from decided.evaluation.survey import Survey, Wording, survey
 from decided.settings import Settings, all_settings, default_of
 
-_COMPLAINTS_SHOWN = 20
 _MOST_SECTIONS = 20
 _TOLD = ("revision", "dtype", "device", "temperature", "profiles", "rotations")
 """Settings that answers may hang on."""
@@ -67,8 +67,7 @@ async def evaluate(settings: Settings, task: Task) -> None:
     first, second = _contestants(settings, task, asked)
     unit = "line" if asked is None else "row"
     rows, problems, skipped = _from_lines(task) if asked is None else _from_table(task, asked)
-    for problem in problems[:_COMPLAINTS_SHOWN]:
-        print(f"skipped {problem}", file=sys.stderr)
+    complain(problems)
     if not rows:
         raise InputError(f"none of the {unit}s can be used")
     one = await _ask(first, rows, task, unit)
@@ -202,9 +201,10 @@ def _report(
     names = [one.model, other.model] if other is not None else [one.model]
     if same and rival is not None:
         names = [who.remark or one.model, rival.remark or f"{one.model} again"]
-    sections = [Section.of(*key, cases) for key, cases in _group(one, other).items()]
+    groups = _group(one, other)
+    sections = [Section.of(*key, cases) for key, cases in groups.items()]
     if len(sections) > 1:
-        every = [case for cases in _group(one, other).values() for case in cases]
+        every = [case for cases in groups.values() for case in cases]
         sections.insert(0, Section.of("all questions", "", (), every))
     found = Report(
         model=one.model,

@@ -10,13 +10,11 @@ from numpy.typing import NDArray
 
 from decided.contract.temperature import COOLEST, HOTTEST, apply
 from decided.profiles.profile import Figures
+from decided.profiles.shelf import LEAST_SHARE
 
 LEAST_ROWS = 20
 BINS = 15
 _FOLDS = 5
-
-_LEAST_SHARE = 1e-12
-"""Nothing is impossible to the fit: one option that got nothing and was right would otherwise cost infinitely much."""
 
 
 class Fit(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -59,10 +57,11 @@ class LogShares(NamedTuple):
 
     @classmethod
     def of(cls, judged: Sequence[Judged]) -> "LogShares":
+        # Nothing is impossible: an option that got nothing and was right would otherwise cost infinitely much.
         table = np.full((len(judged), max(len(row.weights) for row in judged)), -np.inf)
         for logs, row in zip(table, judged, strict=True):
             shares = np.array(row.weights, np.float64)
-            logs[: len(shares)] = np.log(np.maximum(shares / shares.max(), _LEAST_SHARE))
+            logs[: len(shares)] = np.log(np.maximum(shares / shares.max(), LEAST_SHARE))
         return cls(table, np.array([row.right for row in judged]))
 
     def some(self, rows: slice | NDArray[np.bool_]) -> "LogShares":
@@ -142,7 +141,7 @@ def golden_section(function: Callable[[float], float], low: float, high: float, 
 
 def figures(judged: Sequence[Judged], temperature: float) -> Figures:
     """How good the probabilities are at a temperature. The calibration error is the mean distance between how sure the
-    model is and how often it is right, over 15 bins of equal width."""
+    model is and how often it is right, over bins of equal width."""
     if not judged:
         return Figures(0.0, 0.0, 0.0)
     losses = LogShares.of(judged).surprises(temperature)
@@ -153,7 +152,7 @@ def figures(judged: Sequence[Judged], temperature: float) -> Figures:
 
 
 def reliability(judged: Iterable[Judged], temperature: float) -> list[Bin]:
-    """15 bins of equal width over the probability of the top option: how sure the model is, how often it is right."""
+    """Bins of equal width over the probability of the top option: how sure the model is, how often it is right."""
     rows, sure, hits = [0] * BINS, [0.0] * BINS, [0] * BINS
     for weights, right in judged:
         shares = list(apply(weights, temperature))

@@ -12,7 +12,7 @@ _RELIABILITY = (
     f"are ranges of 95 %; hollow marks have fewer than {svg.FEW} rows."
 )
 _CONFIDENCE = "How many answers have which confidence."
-_COVERAGE = "Across, the share of answers taken, the surest first; upwards, how many of those are right."
+_COVERAGE = "Across, the share of answers taken, the most confident first; upwards, how many of those are right."
 
 _STYLE = f"""
 :root {{ color-scheme: light dark; {svg.LIGHT} }}
@@ -147,7 +147,7 @@ def _mistakes(section: Section, report: Report) -> str:
     note = f"<p>and {more} more, in the report as JSON</p>\n" if more > 0 else ""
     first = "".join(f"<th>{name}</th>" for name in head)
     return (
-        f"<h3>Answered wrongly: {len(section.mistakes)}, the surest first</h3>\n"
+        f"<h3>Wrong answers, most confident first: {len(section.mistakes)}</h3>\n"
         f'<div class="wide"><table class="wrong">\n<tr>{first}</tr>\n{rows}</table></div>\n{note}'
     )
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from decided.contract.decoding import option_number, quote, read_object, read_request
 from decided.contract.types import Question, encode
 from decided.errors import DecidedError, InputError, Invalid
+from decided.tables.tables import FORMATS
 
 ALONE = "question"
 """The name of a question that stands alone on its line."""
@@ -51,7 +52,7 @@ def named(source: str) -> str:
 
 def is_table(source: str) -> bool:
     """Whether a file is named as one that has a column for each question, and not a question on each line."""
-    return Path(source).suffix in (".csv", ".tsv", ".parquet", ".xlsx")
+    return FORMATS.get(Path(source).suffix.lower(), "jsonl") != "jsonl"
 
 
 def refuse_a_table(source: str) -> None:
@@ -69,11 +70,11 @@ def lines(content: bytes, limit: int | None = None) -> list[Line]:
 def read_row(line: Line, max_options: int) -> LabelledRow:
     """The labelled questions of a line, checked as the server checks a request; or BadLine."""
     try:
-        body = _in_plural(read_object(line.text.strip()))
+        body = _in_plural(read_object(line.text.strip(), "the line"))
         request = read_request(encode(body), max_options)
         right = _right(request.questions, body.get("answers"))
     except DecidedError as error:
-        raise BadLine(line.number, str(error).replace("the body", "the line", 1)) from None
+        raise BadLine(line.number, error) from None
     questions = request.questions
     return LabelledRow(line.number, request.states[0], list(questions.values()), right, list(questions))
 

@@ -14,7 +14,8 @@ from decided.evaluation.labelled import BadLine
 from decided.profiles.fingerprint import canonical_keys, fingerprint
 from decided.tables.tables import Row, Table, format_of, missing_column
 
-_YES, _NO = frozenset({"true", "yes", "y", "1"}), frozenset({"false", "no", "n", "0"})
+_YES, _NO = frozenset({"true", "yes", "y", "1", "1.0"}), frozenset({"false", "no", "n", "0", "0.0"})
+"""With a point is how tables write whole numbers beside empty cells."""
 
 
 @dataclass(slots=True)
@@ -127,10 +128,10 @@ def _from_table(table: Table, asked: Mapping[str, Question], columns: Sequence[s
         try:
             values = [row.values[column] for column in text]
             state = read_state(values[0] if len(text) == 1 else dict(zip(text, values, strict=True)))
-            for one in found.questions:
-                cell = row.values.get(one.name)
-                if cell is not None and cell != "":
-                    one.add(number, state, _right(one, cell))
+            cells = ((one, row.values.get(one.name)) for one in found.questions)
+            labels = [(one, _right(one, cell)) for one, cell in cells if cell is not None and cell != ""]
+            for one, right in labels:  # all of them, or, if one of them is none, none
+                one.add(number, state, right)
         except KeyError as error:
             found.problems.append(f"row {number}: no column {error}")
         except Invalid as error:
@@ -150,7 +151,7 @@ def _text_columns(table: Table, asked: Mapping[str, Question], columns: Sequence
     first = table.first()
     there = list(first.values) if first is not None else []
     if missing := [name for name in asked if there and name not in there and table.kind != "jsonl"]:
-        said = missing_column(missing[0], there).replace("the input has", "the labels have", 1)
+        said = missing_column(missing[0], there, "the labels have")
         raise InputError(f"{said}. Each question needs a column of its name")
     if columns:
         return columns
@@ -167,8 +168,8 @@ def _right(one: LabelledQuestion, cell: Any) -> int:
     """Which option a cell names, however it is written."""
     question, said = one.question, compact(cell).strip()
     if isinstance(question, Noul):
-        if isinstance(cell, bool) or said.lower() in _YES | _NO:
-            return 0 if cell is True or said.lower() in _YES else 1
+        if said.lower() in _YES | _NO:
+            return 0 if said.lower() in _YES else 1
         raise Invalid(f"question {quote(one.name)}: {quote(said)} is neither yes nor no")
     keys = list(one.options)
     if said in keys:
@@ -177,7 +178,7 @@ def _right(one: LabelledQuestion, cell: Any) -> int:
         levels = [compact(label) for label in question.criteria]
         if said in levels:
             return levels.index(said)
-        if said.removesuffix(".0") in keys:  # how tables write whole numbers beside empty cells
+        if said.removesuffix(".0") in keys:  # as above
             return keys.index(said.removesuffix(".0"))
     raise Invalid(f"question {quote(one.name)}: {quote(said)} is not one of the options")
 

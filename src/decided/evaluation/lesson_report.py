@@ -36,9 +36,11 @@ def learn(
     places = [place for place, found in enumerate(weights) if found is not None]
     right = np.array([one.right[place] for place in places], np.int64)
     if len(places) < LEAST_LABELS:
-        return f"too few labels to learn from: {len(places)}, and {LEAST_LABELS} are the least"
+        return f"too few labels to learn from: {len(places)}, at least {LEAST_LABELS} are needed"
     if len(set(right.tolist())) < 2:
         return f"all {len(places)} labels are the same answer: nothing can be learnt from them"
+    if len({one.states[place] for place in places}) < 2:
+        return f"all {len(places)} labels are about the same text: nothing can be held back to judge by"
     given = np.array([weights[place] for place in places], np.float64)
     logits = np.log(np.maximum(given / given.max(axis=1, keepdims=True), LEAST_SHARE))
     known = [features[place] for place in places]
@@ -153,7 +155,7 @@ def _threshold(lesson: Lesson, target: float) -> str:
         )
     return (
         f"from a probability of {found.probability:.2f} on, {value:.0%} of answers are right "
-        f"({low:.0%} to {high:.0%}), and {found.share:.0%} of texts get there"
+        f"({low:.0%} to {high:.0%}), and {found.share:.0%} of texts reach it"
     )
 
 

@@ -74,7 +74,7 @@ class SectionScores(msgspec.Struct, frozen=True, omit_defaults=True):
     histogram: list[int]
     """Rows by confidence, in equal steps from 0 to 1."""
     curve: list[tuple[float, float]]
-    """The share of answers taken, the surest first, and how many of those are right."""
+    """The share of answers taken, the most confident first, and how many of those are right."""
     act: Coverage | None = None
     """The confidence from which on enough answers are right to act on them."""
     confusion: list[list[int]] | None = None
@@ -108,7 +108,7 @@ class Section(msgspec.Struct, frozen=True, omit_defaults=True):
     b: SectionScores | None = None
     comparison: Comparison | None = None
     mistakes: list[Mistake] = []
-    """Of the first model, the surest first: what is wrong and looks right does most harm."""
+    """Of the first model, the most confident first: what is wrong and looks right does most harm."""
 
     @classmethod
     def of(cls, title: str, kind: str, options: Sequence[str], cases: Sequence[Case]) -> "Section":
@@ -221,7 +221,7 @@ def _confusion(section: Section) -> Iterator[str]:
 
 
 def _mistakes(section: Section, unit: str) -> Iterator[str]:
-    yield f"  wrong, the surest first ({len(section.mistakes)}):"
+    yield f"  wrong answers, most confident first ({len(section.mistakes)}):"
     for wrong in section.mistakes[:_MISTAKES_SHOWN]:
         said = f"{short(wrong.answer, 24)} ({wrong.confidence:.2f}), is {short(wrong.truth, 24)}"
         yield f"    {unit} {wrong.row}: said {said}: {short(wrong.text, 60)}"

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from decided.evaluation.fitting import Bin, Judged, figures, reliability
+from decided.evaluation.fitting import BINS, Bin, Judged, figures, reliability
 
 THRESHOLDS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 TARGET = 0.95
@@ -147,7 +147,7 @@ def act_from(rows: Sequence[Scored]) -> Coverage | None:
 
 
 def coverage_curve(rows: Sequence[Scored]) -> list[tuple[float, float]]:
-    """The share of answers taken, the surest first, against how many of those are right."""
+    """The share of answers taken, the most confident first, against how many of those are right."""
     ordered = sorted(rows, key=lambda row: -row.confidence)
     points, hits = [], 0
     every = max(1, len(rows) // _CURVE_POINTS)
@@ -168,11 +168,11 @@ def calibration_noise(tops: Sequence[float]) -> float:
 
     chance = np.random.default_rng(_SEED)
     sure = np.asarray(tops)
-    place = np.minimum((sure * 15).astype(int), 14)
+    place = np.minimum((sure * BINS).astype(int), BINS - 1)
     total = 0.0
     for _ in range(_FLOOR_DRAWS):
         off = (chance.random(len(sure)) < sure) - sure
-        total += np.abs(np.bincount(place, weights=off, minlength=15)).sum() / len(sure)
+        total += np.abs(np.bincount(place, weights=off, minlength=BINS)).sum() / len(sure)
     return float(total / _FLOOR_DRAWS)
 
 
@@ -197,8 +197,9 @@ def compare(first: Sequence[Scored], second: Sequence[Scored]) -> Comparison:
 def mcnemar(only_a: int, only_b: int) -> float:
     """The exact test: how likely a split at least as uneven is, if neither were better."""
     total, fewer = only_a + only_b, min(only_a, only_b)
-    tail = sum(math.comb(total, count) for count in range(fewer + 1))
-    return min(1.0, 2 * tail / (1 << total))
+    of_all = math.lgamma(total + 1) - total * math.log(2)  # whole numbers would have as many digits as there are rows
+    tail = (math.exp(of_all - math.lgamma(n + 1) - math.lgamma(total - n + 1)) for n in range(fewer + 1))
+    return min(1.0, 2 * math.fsum(tail))
 
 
 def permutation(differences: Any) -> float:

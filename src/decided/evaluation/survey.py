@@ -1,21 +1,21 @@
 """Labelled rows, asked: what a model said to each, and whether that was right."""
 
-import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import TextIO
 
 from decided.backend import Backend, open_backend
 from decided.contract.types import Answer, Question
 from decided.errors import InputError, ModelError
+from decided.evaluation.complaints import Complaints
 from decided.evaluation.labelled import LabelledRow
 from decided.evaluation.scoring import Scored
 from decided.paced import Paced
 from decided.progress import Progress
 from decided.settings import Settings
-
-_COMPLAINTS_SHOWN = 20
+from decided.together import work_off
 
 Wording = Mapping[str, Question]
 """Questions by name, to be asked in place of those of the rows."""
@@ -31,27 +31,23 @@ class Survey:
         self._max_options = backend.max_options
         self._wording = wording
         self._progress = progress
+        self._complaints = Complaints(progress.say)
         self._unit = unit
 
     async def take(self, rows: Sequence[LabelledRow], paced: Paced) -> None:
-        waiting = iter(rows)
         try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(min(paced.most, len(rows))):
-                    group.create_task(self._work_off(waiting, paced))
-        except BaseExceptionGroup as failures:
-            raise failures.exceptions[0] from None
+            await work_off(rows, min(paced.most, len(rows)), partial(self._look_at, paced))
         finally:
             self._progress.close()
+        self._complaints.close()
 
-    async def _work_off(self, waiting: Iterator[LabelledRow], paced: Paced) -> None:
-        for row in waiting:
-            if any(len(question.keys()) > self._max_options for question in row.questions):
-                self.bad += 1
-                self._complain(row, f"too many options for this model, at most {self._max_options}")
-            else:
-                await self._ask(row, paced)
-            self._progress.advance()
+    async def _look_at(self, paced: Paced, row: LabelledRow) -> None:
+        if any(len(question.keys()) > self._max_options for question in row.questions):
+            self.bad += 1
+            self._complain(row, f"too many options for this model, at most {self._max_options}")
+        else:
+            await self._ask(row, paced)
+        self._progress.advance()
 
     async def _ask(self, row: LabelledRow, paced: Paced) -> None:
         questions: dict[str, Question] = dict(zip(row.names, row.questions, strict=True))
@@ -67,8 +63,7 @@ class Survey:
                 self.rows[row.line] = row, [_score(answers[name], question, right) for (name, question), right in pairs]
 
     def _complain(self, row: LabelledRow, message: str) -> None:
-        if self.bad + self.failed <= _COMPLAINTS_SHOWN:
-            self._progress.say(f"skipped {self._unit} {row.line}: {message}")
+        self._complaints.add(f"{self._unit} {row.line}: {message}")
 
 
 async def survey(

@@ -3,36 +3,31 @@
 The model is asked through the same seam as in the server, so what is learnt is learnt on what will be served.
 """
 
-import asyncio
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from decided import questions
-from decided.backend import Backend, check_options, open_backend
-from decided.contract.answers import is_distribution
+from decided.backend import Backend, check_options, open_backend, open_engine
 from decided.contract.temperature import CALIBRATED
 from decided.contract.types import Question
-from decided.engines.api import Engine, Verdict, gives_features
+from decided.engines.api import Engine
 from decided.errors import DecidedError, InferenceFailed, InputError, ModelError, Unavailable
 from decided.evaluation import labelled, lesson_report
+from decided.evaluation.asking import AT_A_TIME, ask_engine, check_weights, texts_at_a_time
+from decided.evaluation.complaints import Complaints, complain
 from decided.evaluation.labels import LabelEvidence, Labels, Source, profile_path, read_labels
 from decided.evaluation.outcomes import read_outcomes
 from decided.profiles.fingerprint import fingerprint
 from decided.profiles.profile import identity
 from decided.progress import Progress
-from decided.retries import Backoff
-from decided.serving.metrics import Metrics
-from decided.serving.start import start_engine
 from decided.settings import Settings
+from decided.together import work_off
 
-_TEXTS_AT_A_TIME = 64
-_RETRIES, _FIRST_PAUSE_S = 4, 1.0
-_COMPLAINTS_SHOWN = 20
 _DEFAULT_TARGET = 0.95
 
 
@@ -60,7 +55,7 @@ async def teach(settings: Settings, task: Task) -> None:
     _check(task)
     if task.outcomes_file is not None:
         source, evidence, problems = read_outcomes(task.outcomes_file)
-        _complain(problems)
+        complain(problems)
     else:
         source, evidence = await _from_labels(settings, task, task.labels or "-")
     _conclude(task, source, evidence)
@@ -69,17 +64,10 @@ async def teach(settings: Settings, task: Task) -> None:
 async def _from_labels(settings: Settings, task: Task, path: str) -> tuple[Source, list[LabelEvidence]]:
     asked = None if task.questions is None else questions.read_file(task.questions)
     found = read_labels(path, task.input_format, asked, task.state_columns, task.limit)
-    _complain(found.problems)
+    complain(found.problems)
     if not any(one.rows for one in found.questions):
         raise InputError(f"{labelled.named(path)}: there is no label that can be used")
     return await _gather(settings, task, found)
-
-
-def _complain(problems: Sequence[str]) -> None:
-    for problem in problems[:_COMPLAINTS_SHOWN]:
-        print(f"skipped {problem}", file=sys.stderr)
-    if len(problems) > _COMPLAINTS_SHOWN:
-        print(f"... and {len(problems) - _COMPLAINTS_SHOWN} more like these", file=sys.stderr)
 
 
 def _check(task: Task) -> None:
@@ -147,22 +135,17 @@ async def _gather(settings: Settings, task: Task, found: Labels) -> tuple[Source
                 )
             for one in found.questions:
                 check_options(backend, {one.name: one.question})
-            return Source(backend.model), await TeachingSurvey(_ServerAsker(backend), found).take(_TEXTS_AT_A_TIME)
+            return Source(backend.model), await TeachingSurvey(_ServerAsker(backend), found).take(AT_A_TIME)
         finally:
             await backend.close()
-    engine = await start_engine(settings, Metrics())
+    engine = await open_engine(settings)
     try:
-        try:
-            await engine.check()  # a server starts without its remote engine and waits for it; here nobody waits
-        except Unavailable as error:
-            raise ModelError(str(error)) from None
         for one in found.questions:
             if len(one.options) > engine.card.max_options:
                 most = engine.card.max_options
                 raise InputError(f"question {one.name!r}: too many options for this model, at most {most}")
-        at_a_time = min(_TEXTS_AT_A_TIME, settings.remote_concurrency) if engine.remote else _TEXTS_AT_A_TIME
         source = Source(engine.card.name, engine.card.weights)
-        return source, await TeachingSurvey(_EngineAsker(engine), found).take(at_a_time)
+        return source, await TeachingSurvey(_EngineAsker(engine), found).take(texts_at_a_time(settings, engine))
     finally:
         await engine.close()
 
@@ -172,21 +155,11 @@ class _EngineAsker:
         self._engine = engine
 
     async def ask(self, state: str, asked: Sequence[Question]) -> tuple[Sequence[Sequence[float]], Any]:
-        backoff = Backoff(_FIRST_PAUSE_S)
-        for left in reversed(range(_RETRIES + 1)):
-            try:
-                verdict = await self._verdict(state, asked)
-                return verdict.weights, verdict.features
-            except Unavailable as error:
-                if not left:
-                    raise ModelError(f"gave up: {error}") from None
-                await asyncio.sleep(backoff.next())
-        raise AssertionError
-
-    async def _verdict(self, state: str, asked: Sequence[Question]) -> Verdict:
-        if gives_features(self._engine):
-            return (await self._engine.decide([state], asked, features=True))[0]
-        return (await self._engine.decide([state], asked))[0]
+        try:
+            verdict = await ask_engine(self._engine, state, asked, features=True)
+        except Unavailable as error:
+            raise ModelError(f"gave up: {error}") from None
+        return verdict.weights, verdict.features
 
 
 class _ServerAsker:
@@ -225,41 +198,34 @@ class TeachingSurvey:
             for place, state in enumerate(one.states):
                 self._texts.setdefault(state, []).append((number, place))
         self._progress = Progress(len(self._texts), "texts", sys.stderr, time.monotonic)
+        self._complaints = Complaints(self._progress.say)
         self._failed = 0
 
     async def take(self, at_a_time: int) -> list[LabelEvidence]:
-        waiting = iter(self._texts.items())
         try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(min(at_a_time, len(self._texts))):
-                    group.create_task(self._work_off(waiting))
-        except BaseExceptionGroup as failures:
-            raise failures.exceptions[0] from None
+            await work_off(self._texts, at_a_time, self._look_at)
         finally:
             self._progress.close()
+        self._complaints.close()
         if self._failed * 2 > len(self._texts):  # the few that were answered may not be like the others
             raise ModelError(f"no answer to {self._failed} of {len(self._texts)} texts")
         return self._evidence
 
-    async def _work_off(self, waiting: Iterator[tuple[str, list[tuple[int, int]]]]) -> None:
-        for state, places in waiting:
-            try:
-                await self._ask(state, places)
-            except DecidedError as error:
-                self._failed += 1
-                reason = f"{error}: {error.reason}" if isinstance(error, InferenceFailed) else str(error)
-                if self._failed <= _COMPLAINTS_SHOWN:
-                    number, place = places[0]
-                    self._progress.say(f"skipped row {self._evidence[number].labels.rows[place]}: {reason}")
-            self._progress.advance()
+    async def _look_at(self, state: str) -> None:
+        try:
+            await self._ask(state, self._texts[state])
+        except DecidedError as error:
+            self._failed += 1
+            number, place = self._texts[state][0]
+            self._complaints.add(f"row {self._evidence[number].labels.rows[place]}: {error.in_full}")
+        self._progress.advance()
 
     async def _ask(self, state: str, places: list[tuple[int, int]]) -> None:
         numbers = sorted({number for number, _ in places})
         asked = [self._evidence[number].labels.question for number in numbers]
         weights, features = await self._asker.ask(state, asked)
         for number, question, given in zip(numbers, asked, weights, strict=True):
-            if len(given) != len(question.keys()) or not is_distribution(given):
-                raise InferenceFailed("the model gave no distribution over the options")
+            check_weights(question, given)
             one = self._evidence[number]
             by_key = dict(zip(question.keys(), given, strict=True))
             for place in (place for other, place in places if other == number):

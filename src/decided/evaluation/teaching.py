@@ -16,6 +16,7 @@ from decided.evaluation.fitting import Judged, figures
 from decided.evaluation.regression import Fitted, Floats, Ints, Standard, fit, principal_axes, softmax
 from decided.evaluation.scoring import Interval, wilson
 from decided.profiles.profile import RECIPES, Figures, Sets, Threshold
+from decided.profiles.shelf import LEAST_SHARE
 
 AS_IT_IS, TEMPERATURE, BIAS, HEAD = RECIPES
 PENALTIES = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003)
@@ -54,7 +55,7 @@ class Trial(NamedTuple):
     def losses(self, right: Ints) -> Floats:
         """Minus the logarithm of the right option's share, by row."""
         shares = softmax(self.held_back.reshape(-1, self.held_back.shape[2])).reshape(self.held_back.shape)
-        found: Floats = -np.log(np.maximum(shares[:, np.arange(len(right)), right], 1e-12)).mean(axis=0)
+        found: Floats = -np.log(np.maximum(shares[:, np.arange(len(right)), right], LEAST_SHARE)).mean(axis=0)
         return found
 
     def hits(self, right: Ints) -> Floats:

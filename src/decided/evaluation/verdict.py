@@ -49,7 +49,7 @@ def _judged(section: Section) -> Iterator[str]:
             yield f"Most mistakes: {truth} taken for {answer} ({count} of {len(section.mistakes)})."
     sure = sum(rows * sure for rows, sure, _ in section.a.bins) / one.rows
     if one.calibration_error > _CLEARLY_OFF * one.calibration_noise and one.rows >= _FEW:
-        yield f"It is too {'sure' if sure > one.accuracy.value else 'modest'}: {sure:.0%} sure on average."
+        yield f"It is {'over' if sure > one.accuracy.value else 'under'}confident: {sure:.0%} sure on average."
 
 
 def _compared(report: Report, one: Comparison) -> str:
@@ -81,7 +81,7 @@ def next_steps(report: Report, questions: Path | None) -> list[str]:
         if rows >= _FEW and "with profiles" not in report.names:
             given = f" --questions {questions}" if questions is not None else ""
             found.append(f"Learn from these labels: decided teach {report.labels}{given} --out profiles/")
-    return found[:2] or ["Nothing to mend. Serve it, and measure again when the texts change."]
+    return found[:2] or ["Nothing to fix. Serve it, and measure again when the texts change."]
 
 
 def _percent(share: float) -> str:

@@ -64,10 +64,10 @@ def load_profiles(settings: Settings, engine: Engine) -> Profiles | None:
 def open_ledger(settings: Settings, engine: Engine) -> Ledger | None:
     """The file of outcomes, if the settings name one."""
     if settings.outcomes is None:
-        if settings.keep_texts == "on":
+        if settings.keep_texts:
             raise SettingsError("--keep-texts keeps them with outcomes: --outcomes FILE")
         return None
-    return Ledger(settings.outcomes, engine.card, settings.keep_texts == "on")
+    return Ledger(settings.outcomes, engine.card, settings.keep_texts)
 
 
 def read_audit_key(settings: Settings) -> bytes | None:

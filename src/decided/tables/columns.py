@@ -1,7 +1,7 @@
 """Answers as columns of a table."""
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 from decided.client.protocol import BatchResult
 from decided.contract.types import Answer, Choice, ChoiceAnswer, Noul, NoulAnswer, Question, compact
@@ -11,6 +11,18 @@ EMPTY, UNSURE = "empty", "unsure"
 
 _DECIMALS = 6
 _UNSAFE = re.compile(r"[^\w.-]+")
+
+
+class Names(NamedTuple):
+    """The columns of the answers to one question, in their order."""
+
+    answer: str
+    level: str | None
+    """The label of the level, and below the expected level: of levels alone."""
+    score: str | None
+    confidence: str
+    shares: dict[str, str]
+    """By option."""
 
 
 class Columns:
@@ -23,54 +35,58 @@ class Columns:
         self.questions = questions
         self.types: dict[str, type] = {}
         self._min_confidence = min_confidence
-        self._answers = {name: self._add(_safe(name), _type(each, min_confidence)) for name, each in questions.items()}
-        self.types.clear()  # in order: each question's columns together
-        self._shares: dict[str, dict[str, str]] = {}
+        self._taken = {WARNING, ERROR}
+        answers = {name: self._free(_safe(name)) for name in questions}  # first: the rest gives way to them
+        self.names: dict[str, Names] = {}
         for name, question in questions.items():
-            column = self._answers[name]
+            column = answers[name]
             self.types[column] = _type(question, min_confidence)
-            if not isinstance(question, Choice | Noul):
-                self.types |= {f"{column}.level": str, f"{column}.score": float}
-            self.types[f"{column}.confidence"] = float
             keys = question.keys() if probabilities else ()
-            self._shares[name] = {key: self._add(f"{column}.p.{_safe(key)}", float) for key in keys}
+            has_levels = not isinstance(question, Choice | Noul)
+            self.names[name] = Names(
+                column,
+                self._add(f"{column}.level", str) if has_levels else None,
+                self._add(f"{column}.score", float) if has_levels else None,
+                self._add(f"{column}.confidence", float),
+                {key: self._add(f"{column}.p.{_safe(key)}", float) for key in keys},
+            )
         self.types |= {WARNING: str, ERROR: str}
-
-    def name_of(self, question: str) -> str:
-        """The column with the answer to a question."""
-        return self._answers[question]
 
     def values(self, result: BatchResult) -> dict[str, Any]:
         if result.response is None:
             return self.failed(result.error.message if result.error else "no answer")
         found: dict[str, Any] = {}
         for name in self.questions:
-            found |= self._of(name, result.response.answers[name])
+            found |= self._of(self.names[name], result.response.answers[name])
         return found | {WARNING: "; ".join(result.response.warnings) or None, ERROR: None}
 
     def failed(self, reason: str) -> dict[str, Any]:
         return dict.fromkeys(self.types) | {ERROR: reason}
 
-    def _of(self, name: str, answer: Answer) -> dict[str, Any]:
-        column = self._answers[name]
-        found: dict[str, Any] = {column: _plain(answer)}
+    def _of(self, names: Names, answer: Answer) -> dict[str, Any]:
+        found: dict[str, Any] = {names.answer: _plain(answer)}
         if self._min_confidence:
-            found[column] = UNSURE if answer.confidence < self._min_confidence else str(found[column])
-        if not isinstance(answer, ChoiceAnswer | NoulAnswer):
-            found[f"{column}.level"] = compact(answer.legend[str(answer.level)])
-            found[f"{column}.score"] = round(answer.score, _DECIMALS)
-        found[f"{column}.confidence"] = round(answer.confidence, _DECIMALS)
-        for key, share in self._shares[name].items():
+            found[names.answer] = UNSURE if answer.confidence < self._min_confidence else str(found[names.answer])
+        if names.level and names.score and not isinstance(answer, ChoiceAnswer | NoulAnswer):
+            found[names.level] = compact(answer.legend[str(answer.level)])
+            found[names.score] = round(answer.score, _DECIMALS)
+        found[names.confidence] = round(answer.confidence, _DECIMALS)
+        for key, share in names.shares.items():
             found[share] = round(answer.probabilities[key], _DECIMALS)
         return found
 
     def _add(self, name: str, kind: type) -> str:
+        free = self._free(name)
+        self.types[free] = kind
+        return free
+
+    def _free(self, name: str) -> str:
         """A name that no other column has."""
         number, free = 1, name
-        while free in self.types or free in (WARNING, ERROR):
+        while free in self._taken:
             number += 1
             free = f"{name}_{number}"
-        self.types[free] = kind
+        self._taken.add(free)
         return free
 
 

@@ -19,6 +19,7 @@ from decided.client.protocol import BatchResult
 from decided.errors import InputError, ModelError
 from decided.extras import install_command
 from decided.settings import Settings
+from decided.together import together
 
 _LOCAL = "local"
 _RESOURCES_S = 10.0
@@ -68,11 +69,8 @@ class RayBackend:
 
     async def open(self) -> "RayBackend":
         """Start the workers; all must be there before the first question."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                started = [group.create_task(self._start()) for _ in range(self._wanted)]
-        except BaseExceptionGroup as failures:
-            raise failures.exceptions[0] from None
+        async with together() as group:
+            started = [group.create_task(self._start()) for _ in range(self._wanted)]
         about = started[0].result()
         self.model, self.description, self.max_options = about.model, about.description, about.max_options
         self.rows_in_flight = about.rows_in_flight * self._wanted
@@ -199,7 +197,7 @@ def _reserve(ray: Any, workers: int, each: dict[str, int]) -> None:
         free, total = ray.available_resources(), ray.cluster_resources()
         has = ", ".join(f"{free.get(name, 0):g} of {total.get(name, 0):g} {name}s are free" for name in each)
         needs = " and ".join(f"{number * workers} {name}s" for name, number in each.items())
-        raise ModelError(f"--ray: {workers} workers need {needs}; {has}. Take fewer --ray-workers or --threads")
+        raise ModelError(f"--ray: {workers} workers need {needs}; {has}. Use fewer --ray-workers or --threads")
 
 
 async def _result(reference: Any) -> Any:

@@ -30,6 +30,7 @@ from decided.tables.dialect import DELIMITERS, LATIN
 from decided.tables.resumable import Spool, check_that_it_is_free, write_whole
 from decided.tables.summary import Summary
 from decided.tables.tables import BINARY, Row, RowText, Table, format_of, is_empty, missing_column, state_of
+from decided.together import together
 
 Finished = tuple[Row, dict[str, Any]]
 Sink = Callable[[list[Finished]], None]
@@ -230,12 +231,9 @@ async def _ask_rows(
     """Ask about every row. The sink gets them in order; `settled` hears of each as soon as it is answered."""
     paced = Paced(backend, task.concurrency)
     window = _Window(rows, sink, paced.most, settled)
-    try:
-        async with asyncio.TaskGroup() as group:
-            while chunk := await window.take(paced.per_request):
-                group.create_task(_ask(task, asked, paced, chunk, window.settle))
-    except BaseExceptionGroup as failures:
-        raise failures.exceptions[0] from None
+    async with together() as group:
+        while chunk := await window.take(paced.per_request):
+            group.create_task(_ask(task, asked, paced, chunk, window.settle))
 
 
 async def _ask(task: Task, asked: Columns, paced: Paced, chunk: list[tuple[int, Row]], settle: Settle) -> None:

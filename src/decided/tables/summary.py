@@ -28,9 +28,9 @@ class Summary:
             self.failed += 1
             return
         for name, counts in self._answers.items():
-            column = self._columns.name_of(name)
-            counts[str(values.get(f"{column}.level", values[column]))] += 1
-            self._confidence[name] += values[f"{column}.confidence"]
+            columns = self._columns.names[name]
+            counts[str(values[columns.level or columns.answer])] += 1
+            self._confidence[name] += values[columns.confidence]
 
     def lines(self, seconds: float) -> Iterator[str]:
         answered = self.rows - self.failed

@@ -162,10 +162,9 @@ def _json_rows(stream: BinaryIO) -> Iterator[Row]:
         if not line.strip():
             continue
         try:
-            yield Row(read_object(line.strip()))
+            yield Row(read_object(line.strip(), f"line {number}"))
         except Unreadable as error:
-            said = str(error).replace("the body", f"line {number}", 1)
-            yield Row({"unreadable": line.strip().decode(errors="replace")}, said)
+            yield Row({"unreadable": line.strip().decode(errors="replace")}, str(error))
 
 
 def _peek(stream: BinaryIO) -> bytes:
@@ -213,12 +212,12 @@ def _repaired(cell: str) -> str:
     return cell.encode("utf-8", "surrogateescape").decode(errors="replace")
 
 
-def missing_column(name: str, found: Iterable[str]) -> str:
+def missing_column(name: str, found: Iterable[str], where: str = "the input has") -> str:
     """What to say about a column that is not there."""
     names = list(found)
     near = get_close_matches(name, names, 1, 0.5)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    return f"the input has no column {name!r}; {hint}it has {', '.join(map(repr, names))}"
+    return f"{where} no column {name!r}; {hint}it has {', '.join(map(repr, names))}"
 
 
 def is_empty(state: Any) -> bool:

@@ -66,7 +66,7 @@ async def assemble(settings: Settings) -> AsyncIterator[Assembly]:
         service.places.shared = len(keys.clients) > 1
         tell_profiles(service)
         metrics.loaded(VERSION, engine.card.name, load_seconds, lambda: service.in_flight, engine.queue_depth)
-        app = App(service, keys, settings.max_body_bytes, Playground() if settings.page == "on" else None)
+        app = App(service, keys, settings.max_body_bytes, Playground() if settings.page else None)
         edge = Edge(app, metrics, request_log, spans)
         async with shadowing(settings, service):
             yield Assembly(edge, keys, engine, service, request_log, load_seconds, audit)

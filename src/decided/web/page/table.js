@@ -23,7 +23,7 @@ export function Table({ run, edited, onStop, onRetry }) {
           ${busy ? `${done.toLocaleString("en")} of ${plural(asked, "text")} answered` : ended(run, done)}
         </p>
         ${busy && html`<button type="button" class="button small" onClick=${onStop}>Stop</button>`}
-        ${left && html`<button type="button" class="button small" onClick=${onRetry}>Go on</button>`}
+        ${left && html`<button type="button" class="button small" onClick=${onRetry}>Continue</button>`}
         ${
           done > 0 &&
           html`<button type="button" class="button small" onClick=${() => download(run)}>Download CSV</button>`
@@ -35,7 +35,7 @@ export function Table({ run, edited, onStop, onRetry }) {
           aria-valuenow=${done}><span class="known" style=${{ "--share": done / asked }}></span></div>`
       }
       ${edited && html`<p class="hint edited">Changed since this was asked.</p>`}
-      ${trouble && html`<${Trouble} trouble=${trouble} onRetry=${onRetry} again=${done ? "Go on" : "Try again"} />`}
+      ${trouble && html`<${Trouble} trouble=${trouble} onRetry=${onRetry} again=${done ? "Continue" : "Try again"} />`}
       ${done > 0 && html`<${Together} run=${run} />`}
       <div class="scroll" tabindex="0" role="region" aria-label="Answers to each text">
         <table>

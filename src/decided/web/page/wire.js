@@ -89,7 +89,7 @@ async function* linesOf(body) {
 
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-const refusal = ({ status }, { detail = "The reply is not one of this service." }, id) => ({ status, detail, id });
+const refusal = ({ status }, { detail = "The reply did not come from this service." }, id) => ({ status, detail, id });
 
 // What turned out to be right, told to a server that takes it; how that went, in words.
 export async function tell(id, name, right, key) {
