@@ -84,6 +84,16 @@ def test_a_stream_that_does_not_match_its_checksum_is_unreadable(server: Server,
     refused(post(server, bytes(whole), Content_Encoding=encoding), 400)
 
 
+@pytest.mark.parametrize("name", ["zstd", "gzip"])
+def test_a_body_is_one_stream(server: Server, name: str) -> None:
+    """Several in a row are a valid file, but another reader may stop after the first."""
+    encoding, pack = PACKERS[name]
+    body = bytes_for()
+    served(post(server, pack(body), Content_Encoding=encoding))
+    refused(post(server, pack(body[:20]) + pack(body[20:]), Content_Encoding=encoding), 400)
+    refused(post(server, pack(body) + pack(b""), Content_Encoding=encoding), 400)
+
+
 @packed
 def test_what_comes_out_of_a_stream_must_be_readable(
     server: Server, encoding: str, pack: Callable[[bytes], bytes]
@@ -217,6 +227,19 @@ UNREADABLE = {
     "100,000 objects deep": _state(b'{"a":' * 100_000 + b"1" + b"}" * 100_000),
     "deep in an ignored field": GOOD[:-1] + b',"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     "500,000 open brackets": b"[" * 500_000,
+    "a number beyond all": _state(b"1e400"),
+    "an integer of 4,301 digits": _state(b"9" * 4_301),
+}
+TWICE = {
+    "whole numbers": b'{"b":1,"b":2}',
+    "the same twice": b'{"b":1,"b":1}',
+    "deep": b'{"a":{"b":1,"b":2}}',
+    "in an array": b'[0,{"b":1,"b":2}]',
+    "beside an odd number": b'{"x":1e5,"b":1,"b":2}',
+    "escaped": b'{"a":1,"\\u0061":2}',
+    "text": b'{"b":"x","b":"y"}',
+    "objects": b'{"b":{},"b":{}}',
+    "the empty name": b'{"":1,"":2}',
 }
 NESTED = {
     "instructions": b'{"type":"noul","instructions":DEEP}',
@@ -238,15 +261,33 @@ def test_bad_bytes_are_unreadable(server: Server, body: bytes) -> None:
     refused(post(server, body.replace(b'"state":', b'"states":'), BATCH), 400)
 
 
+@pytest.mark.parametrize("value", TWICE.values(), ids=TWICE)
+def test_a_key_twice_in_one_object_is_unreadable(server: Server, value: bytes) -> None:
+    """Wherever it is: two readers would read two different requests."""
+    questions = QUESTIONS.replace(b'"so?"', value)
+    for body in (_state(value), GOOD[:-1] + b',"x":' + value + b"}", b'{"state":"x",' + questions + b"}"):
+        assert "duplicate key" in refused(post(server, body), 400)
+    for states in (b"[" + value + b"]", b'["x",' + value + b"]"):
+        assert "duplicate key" in refused(post(server, b'{"states":' + states + b"," + QUESTIONS + b"}", BATCH), 400)
+
+
+def test_an_integer_of_4_300_digits_is_a_state(server: Server) -> None:
+    digits = b"9" * 4_300
+    assert served(post(server, _state(digits))) == served(post(server, _state(b'"' + digits + b'"')))
+
+
+@pytest.mark.parametrize("headers", [{}, {"Accept": "application/x-ndjson", "X_Explain": "1"}], ids=["plain", "asked"])
 @pytest.mark.parametrize("path", POSTS)
 @pytest.mark.parametrize("place", NESTED.values(), ids=NESTED)
-def test_what_is_nested_too_deeply_is_never_our_fault(server: Server, path: str, place: bytes) -> None:
-    """Whichever step of the reading it is too deep for."""
+def test_what_is_nested_too_deeply_is_never_our_fault(
+    server: Server, path: str, place: bytes, headers: dict[str, str]
+) -> None:
+    """Whichever step of the reading it is too deep for, and whatever was asked for in addition."""
     statuses = set()
     states = b'"state":"x"' if path == SINGLE else b'"states":["x"]'
     for depth in range(900, 1_051):
         question = place.replace(b"DEEP", b"[" * depth + b"]" * depth)
-        reply = post(server, b"{" + states + b',"questions":{"q":' + question + b"}}", path)
+        reply = post(server, b"{" + states + b',"questions":{"q":' + question + b"}}", path, **headers)
         statuses.add(reply.status)
         if reply.status != 200:
             refused(reply, reply.status)

@@ -28,6 +28,7 @@ from tests.spec.checks import (
     served,
 )
 from tests.spec.conftest import SMALL_BODY
+from tests.spec.fronts import HYPERCORN
 from tests.spec.wire import Wire, chunked, head, message
 from tests.support.server import Server, running_server
 
@@ -94,11 +95,20 @@ def test_a_body_declared_too_large_is_refused_before_it_is_sent(server: Server) 
         refused(wire.exchange(head(f"Content-Length: {MIB + 1}")), 413)
 
 
-@pytest.mark.parametrize("declared", ["99999999999999999999", "18446744073709551615"])
-def test_an_absurd_length_is_too_large_or_unreadable(server: Server, declared: str) -> None:
+@pytest.mark.parametrize(
+    ("declared", "status"),
+    [
+        ("9" * 10, 413),
+        ("9" * 19, 413),
+        ("18446744073709551615", 400),
+        ("9" * 20, 400),
+    ],
+)
+def test_an_absurd_length_is_too_large_or_unreadable(server: Server, front: str, declared: str, status: int) -> None:
+    """Up to 19 digits it is a length, and too large. Hypercorn reads one more, and hands it on."""
     with Wire(server) as wire:
         reply = wire.exchange(head(f"Content-Length: {declared}"))
-        refused(reply, 413 if reply.status == 413 else 400)
+        refused(reply, 413 if front == HYPERCORN and len(declared) == 20 else status)
 
 
 def test_an_endless_chunked_body_is_refused_while_it_is_sent(server: Server) -> None:
