@@ -69,9 +69,9 @@ class Edge:
             log.exception("request %s: broke off while sending", request.id)
             line.abort()
 
-    def refuse(self, error: DecidedError, line: ReplyWriter) -> None:
+    def refuse(self, error: DecidedError, line: ReplyWriter, given_id: bytes) -> None:
         """Answer what never became a request."""
-        request, request_id = HttpRequest("", "", {}), chosen_id(b"")
+        request, request_id = HttpRequest("", "", {}), chosen_id(given_id)
         request.id = request_id.decode()
         line.write(request, self._refusal(error), request_id)
         self._note(request, error.status, 0.0)
