@@ -40,6 +40,8 @@ _CRITERIA: dict[str, tuple[Any, str]] = {
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 _decode_questions: Callable[[bytes], dict[str, Question]] = msgspec.json.Decoder(dict[str, Question]).decode
 
+_QUOTED = 80
+"""How many characters of a client's name there are in a message."""
 _KEPT, _KEPT_BYTES = 256, 4096
 """Of questions that were read before: how many sets are kept, and how large one may be."""
 
@@ -119,16 +121,16 @@ def read_outcomes(body: bytes, _max_options: int = 0) -> OutcomesRequest:
     except msgspec.ValidationError as error:
         told = fields.get("outcomes")
         if isinstance(told, dict) and len(told) <= MAX_QUESTIONS:  # look at each alone, to name the wrong one
-            for name, answer in told.items():
-                _check_told(name, answer)
+            for place, (name, answer) in enumerate(told.items(), 1):
+                _check_told(called(name, place), answer)
         raise Invalid(str(error)) from None
 
 
-def _check_told(name: str, answer: object) -> None:
+def _check_told(question: str, answer: object) -> None:
     try:
         msgspec.convert(answer, Told)
     except msgspec.ValidationError as error:
-        raise _refused(name, str(error)) from None
+        raise Invalid(f"{question}: {error}") from None
 
 
 def read_state(state: object, where: str = "state") -> str:
@@ -156,12 +158,18 @@ def _read_questions(fields: dict[str, Any], max_options: int) -> dict[str, Quest
 
 def _read_new(written: bytes, max_options: int) -> dict[str, Question]:
     values = _decode(written)
+    name = ""
     try:
-        questions = _decode_questions(written)
-    except msgspec.ValidationError:  # one of them is wrong: look at each alone, to name it
-        questions = {name: _read_alone(name, value, max_options) for name, value in values.items()}
-    for name, question in questions.items():
-        _check(name, question, values[name], max_options)
+        try:
+            questions = _decode_questions(written)
+        except msgspec.ValidationError:  # one of them is wrong: look at each alone, to name it
+            questions = {}
+            for name, value in values.items():
+                questions[name] = _read_alone(value, max_options)
+        for name, question in questions.items():
+            _check(question, values[name], max_options)
+    except Invalid as error:
+        raise Invalid(f"{called(name, [*values].index(name) + 1)}: {error}") from None
     return questions
 
 
@@ -169,25 +177,25 @@ _read_known = lru_cache(_KEPT)(_read_new)
 """Most clients ask the same questions of every state. What this gives is shared, and nobody changes it."""
 
 
-def _read_alone(name: str, value: object, max_options: int) -> Question:
+def _read_alone(value: object, max_options: int) -> Question:
     if not isinstance(value, dict):
-        raise _refused(name, "must be an object")
+        raise Invalid("must be an object")
     kind = value.get("type")
     if not isinstance(kind, str):
         found = "must be text" if "type" in value else "is missing"
-        raise _refused(name, f"the field 'type' {found}: 'choice', 'score' or 'noul'")
+        raise Invalid(f"the field 'type' {found}: 'choice', 'score' or 'noul'")
     if kind not in _TYPES:
         served = "'choice', 'score' and 'noul'"
-        raise _refused(name, f"this service answers questions of type {served}, not {quote(kind)}")
+        raise Invalid(f"this service answers questions of type {served}, not {quote(kind)}")
     criteria, (form, told) = value.get("criteria"), _CRITERIA[kind]
     if not isinstance(criteria, form) or (kind != "noul" and not criteria):
-        raise _refused(name, f"the 'criteria' of a {kind} must be {told}")
-    if kind != "noul" and len(criteria) > max_options:
-        raise _refused(name, f"too many options: {len(criteria)}, at most {max_options}")
+        raise Invalid(f"the 'criteria' of a {kind} must be {told}")
+    if kind != "noul":
+        _check_number(len(criteria), max_options)
     try:
         question: Question = msgspec.convert(value, _TYPES[kind])
     except msgspec.ValidationError as error:
-        raise _refused(name, _placed(str(error), criteria)) from None
+        raise Invalid(_placed(str(error), criteria)) from None
     return question
 
 
@@ -200,22 +208,20 @@ def _placed(reason: str, criteria: object) -> str:
     return reason
 
 
-def _check(name: str, question: Question, value: dict[str, Any], max_options: int) -> None:
+def _check(question: Question, value: dict[str, Any], max_options: int) -> None:
     """What the types cannot say."""
     if not UNSERVED_PARTS.isdisjoint(value):
-        try:
-            _refuse_unserved_parts(value)
-        except Invalid as error:
-            raise _refused(name, str(error)) from None
+        _refuse_unserved_parts(value)
     if isinstance(question, Noul):
         if not question.instructions and not _described(question.criteria):
-            raise _refused(name, "a noul needs instructions, or criteria that describe 'true' or 'false'")
-    elif len(question.criteria) > max_options:
-        raise _refused(name, f"too many options: {len(question.criteria)}, at most {max_options}")
+            raise Invalid("a noul needs instructions, or criteria that describe 'true' or 'false'")
+    else:
+        _check_number(len(question.criteria), max_options)
 
 
-def _refused(name: str, reason: str) -> Invalid:
-    return Invalid(f"question {quote(name)}: {reason}")
+def _check_number(options: int, most: int) -> None:
+    if options > most:
+        raise Invalid(f"too many options: {options}, at most {most}")
 
 
 def _refuse_unserved_parts(fields: dict[str, Any]) -> None:
@@ -244,6 +250,11 @@ def option_number(name: str, question: Question, answer: object) -> int:
     return answer
 
 
+def called(name: str, place: int) -> str:
+    """A question in a message: by its name; where that is too long to be told from others, by its place as well."""
+    return f"question {quote(name)}" if len(name) <= _QUOTED else f"question {place} ({quote(name)})"
+
+
 def quote(name: str) -> str:
     """A client's name in a message: quoted, escaped, and short however long it is."""
-    return json.dumps(name if len(name) <= 80 else name[:79] + "…", ensure_ascii=False)
+    return json.dumps(name if len(name) <= _QUOTED else name[: _QUOTED - 1] + "…", ensure_ascii=False)
