@@ -261,6 +261,32 @@ def test_bad_bytes_are_unreadable(server: Server, body: bytes) -> None:
     refused(post(server, body.replace(b'"state":', b'"states":'), BATCH), 400)
 
 
+TOO_LARGE = "the body holds a number too large to be read (beyond 1.8e308, or more than 4300 digits)"
+TOLD = {
+    "empty": (b"", "the body is empty"),
+    "a float": (_state(b"1e400"), TOO_LARGE),
+    "a float within": (_state(b'{"a":[-1e400]}'), TOO_LARGE),
+    "an integer": (_state(b"9" * 4_301), TOO_LARGE),
+    "a byte": (_state(b'"\xff"'), "the body is not UTF-8: byte 0xff at byte 10"),
+    "a byte behind é": (_state('"é'.encode() + b'\xe9"'), "the body is not UTF-8: byte 0xe9 at byte 12"),
+    "a byte at the end": (GOOD + b"\xff", f"the body is not UTF-8: byte 0xff at byte {len(GOOD)}"),
+    "a cut letter": (_state(b'"\xc3"'), "the body is not UTF-8: byte 0xc3 at byte 10"),
+    "a byte order mark": (b"\xef\xbb\xbf" + GOOD, "the body begins with a byte order mark: send UTF-8 without one"),
+    "utf-16": (GOOD.decode().encode("utf-16"), "the body looks like UTF-16: send UTF-8"),
+    "utf-16-le": (GOOD.decode().encode("utf-16-le"), "the body looks like UTF-16: send UTF-8"),
+    "utf-16-be": (GOOD.decode().encode("utf-16-be"), "the body looks like UTF-16: send UTF-8"),
+    "gzip": (gzip.compress(GOOD), "the body looks like gzip: send Content-Encoding: gzip"),
+    "zstd": (zstandard.compress(GOOD), "the body looks like zstd: send Content-Encoding: zstd"),
+    "a comma": (b"[1,]", "the body is not valid JSON: "),
+}
+
+
+@pytest.mark.parametrize(("body", "said"), TOLD.values(), ids=TOLD)
+def test_it_is_said_why_bytes_are_unreadable(server: Server, body: bytes, said: str) -> None:
+    detail = refused(post(server, body), 400)
+    assert detail.startswith(said) if said.endswith(": ") else detail == said
+
+
 @pytest.mark.parametrize("value", TWICE.values(), ids=TWICE)
 def test_a_key_twice_in_one_object_is_unreadable(server: Server, value: bytes) -> None:
     """Wherever it is: two readers would read two different requests."""

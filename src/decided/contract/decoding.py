@@ -37,6 +37,15 @@ _CRITERIA: dict[str, tuple[Any, str]] = {
     "noul": (dict | None, "left out, or an object that describes 'true' and 'false'"),
 }
 """What criteria may be, and how to say so: a list of options is what many try first."""
+_UTF_16 = "looks like UTF-16: send UTF-8"
+_BEGINNINGS = {
+    b"\xff\xfe": _UTF_16,
+    b"\xfe\xff": _UTF_16,
+    b"\xef\xbb\xbf": "begins with a byte order mark: send UTF-8 without one",
+    b"\x1f\x8b": "looks like gzip: send Content-Encoding: gzip",
+    b"\x28\xb5\x2f\xfd": "looks like zstd: send Content-Encoding: zstd",
+}
+"""What is sent in place of JSON in UTF-8, and what to say then."""
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 _decode_questions: Callable[[bytes], dict[str, Question]] = msgspec.json.Decoder(dict[str, Question]).decode
 
@@ -73,10 +82,28 @@ def read_object(body: bytes) -> dict[str, Any]:
         if again != body and again != msgspec.json.format(body, indent=-1):
             json.loads(body, object_pairs_hook=_refuse_repeated_keys, parse_int=len, parse_float=len)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Unreadable(f"the body is not valid JSON: {error}" if body else "the body is empty") from None
+        raise Unreadable(f"the body {_wrong_with(body, error)}") from None
     if not isinstance(value, dict):
         raise Unreadable("the body must be a JSON object")
     return value
+
+
+def _wrong_with(body: bytes, error: Exception) -> str:
+    """Why bytes are no JSON that can be read. The decoder takes what is not UTF-8 for strange characters."""
+    if not body:
+        return "is empty"
+    for beginning, words in _BEGINNINGS.items():
+        if body.startswith(beginning):
+            return words
+    if b"\0" in body[:2]:
+        return _UTF_16
+    try:
+        body.decode()
+    except UnicodeDecodeError as found:
+        return f"is not UTF-8: byte 0x{body[found.start]:02x} at byte {found.start}"
+    if "out of range" in str(error):
+        return "holds a number too large to be read (beyond 1.8e308, or more than 4300 digits)"
+    return f"is not valid JSON: {error}"
 
 
 def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> None:
