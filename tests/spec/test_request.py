@@ -181,14 +181,34 @@ def test_a_question_without_a_type_is_refused(server: Server, question: Any) -> 
         ({"type": "choice"}, "an object of at least one option"),
         ({"type": "score", "criteria": {"0": "low"}}, "an array of at least one level, the lowest first"),
         ({"type": "noul", "criteria": ["yes", "no"]}, "left out, or an object that describes 'true' and 'false'"),
-        ({"type": "noul", "criteria": dict.fromkeys(map(str, range(300)))}, "unknown field `0`"),
-        ({"type": "choice", "criteria": {"a": None, "b b": 5}}, 'got `int` - at option "b b"'),
+        (
+            {"type": "noul", "criteria": dict.fromkeys(map(str, range(300)))},
+            'the criteria of a noul have the keys "true" and "false" only, not "0"',
+        ),
+        (
+            {"type": "noul", "criteria": {"true": "y", "yes": "y"}},
+            'the criteria of a noul have the keys "true" and "false" only, not "yes"',
+        ),
+        (
+            {"type": "noul", "criteria": {"false": 1.5}},
+            'option "false" must be described by text, an object, an array or null, not a number',
+        ),
+        (
+            {"type": "choice", "criteria": {"a": None, "b b": 5}},
+            'option "b b" must be described by text, an object, an array or null, not a number',
+        ),
+        (CHOICE | {"instructions": True}, "instructions must be text, an object, an array or null, not a boolean"),
+        (NOUL | {"instructions": 1}, "instructions must be text, an object, an array or null, not a number"),
         ({"type": "choice", "criteria": dict.fromkeys(map(str, range(257)))}, "too many options: 257, at most 256"),
-        ({"type": "score", "criteria": ["a", 5]}, "`$.criteria[1]`"),
+        ({"type": "score", "criteria": ["a", 5]}, "level 1 must be text, an object or an array, not a number"),
+        ({"type": "score", "criteria": [None]}, "level 0 must be text, an object or an array, not null"),
     ],
 )
 def test_a_refusal_names_what_is_wrong_with_the_question(server: Server, question: Any, said: str) -> None:
-    assert said in refused(server.ask("x", {"q": question}), 422)
+    detail = refused(server.ask("x", {"q": question}), 422)
+    assert said in detail
+    assert "`" not in detail
+    assert "with this model" not in detail
 
 
 @pytest.mark.parametrize("question", [CHOICE, SCORE], ids=["choice", "score"])
@@ -358,8 +378,17 @@ def test_a_box_question_is_refused_in_words(server: Server) -> None:
 
 
 def test_each_endpoint_wants_its_own_field(server: Server) -> None:
-    refused(server.request("POST", SINGLE, bytes_for(BATCH)), 422)
-    refused(server.request("POST", BATCH, bytes_for(SINGLE)), 422)
+    said = refused(server.request("POST", SINGLE, bytes_for(BATCH)), 422)
+    assert said == "the field 'state' is missing: 'states' are for /v1/systemone/batch"
+    said = refused(server.request("POST", BATCH, bytes_for(SINGLE)), 422)
+    assert said == "the field 'states' is missing: one state is for /v1/systemone"
+    assert refused(server.request("POST", SINGLE, b"{}"), 422) == "the field 'state' is missing"
+    assert refused(server.request("POST", BATCH, b"{}"), 422) == "the field 'states' is missing"
+
+
+def test_a_list_of_questions_is_told_what_is_wanted(server: Server) -> None:
+    said = "the field 'questions' must be an object, from each question's name to the question"
+    assert refused(server.ask("x", [NOUL]), 422) == said
 
 
 # --- names that are too long for a message ---

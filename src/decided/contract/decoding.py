@@ -12,6 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 import msgspec
 
 from decided.contract.types import (
+    MAX_OPTIONS,
     MAX_QUESTIONS,
     MAX_STATE_CHARACTERS,
     MAX_STATES,
@@ -119,7 +120,8 @@ def read_request(body: bytes, max_options: int, explain: bool = False) -> Reques
     """A single-state request, or 400, or 422."""
     fields = read_object(body)
     if "state" not in fields:
-        raise Invalid("the field 'state' is missing")
+        instead = ": 'states' are for /v1/systemone/batch" if "states" in fields else ""
+        raise Invalid(f"the field 'state' is missing{instead}")
     state = read_state(fields["state"], "state")
     sent = [fields["state"]] if explain or fields.get("explain") is True else None
     return Request([state], _read_questions(fields, max_options), sent)
@@ -131,7 +133,9 @@ def read_batch(body: bytes, max_options: int, explain: bool = False) -> Request:
     fields = read_object(body)
     states = fields.get("states")
     if not isinstance(states, list):
-        raise Invalid("the field 'states' must be an array" if "states" in fields else "the field 'states' is missing")
+        if "states" in fields:
+            raise Invalid("the field 'states' must be an array")
+        raise Invalid(f"the field 'states' is missing{': one state is for /v1/systemone' if 'state' in fields else ''}")
     if len(states) > MAX_STATES:
         raise Invalid(f"too many states: {len(states)}, at most {MAX_STATES}")
     rendered = [read_state(state, f"states[{index}]") for index, state in enumerate(states)]
@@ -146,6 +150,9 @@ def read_outcomes(body: bytes, _max_options: int = 0) -> OutcomesRequest:
     try:
         return msgspec.convert(fields, OutcomesRequest)
     except msgspec.ValidationError as error:
+        for field in ("request_id", "outcomes"):
+            if field not in fields:
+                raise Invalid(f"the field '{field}' is missing") from None
         told = fields.get("outcomes")
         if isinstance(told, dict) and len(told) <= MAX_QUESTIONS:  # look at each alone, to name the wrong one
             for place, (name, answer) in enumerate(told.items(), 1):
@@ -172,7 +179,9 @@ def _read_questions(fields: dict[str, Any], max_options: int) -> dict[str, Quest
     _refuse_unserved_parts(fields)
     questions = fields.get("questions")
     if not isinstance(questions, dict):
-        found = "must be an object" if "questions" in fields else "is missing"
+        found = (
+            "must be an object, from each question's name to the question" if "questions" in fields else "is missing"
+        )
         raise Invalid(f"the field 'questions' {found}")
     if not questions:
         raise Invalid("the field 'questions' must hold at least one question")
@@ -222,17 +231,30 @@ def _read_alone(value: object, max_options: int) -> Question:
     try:
         question: Question = msgspec.convert(value, _TYPES[kind])
     except msgspec.ValidationError as error:
-        raise Invalid(_placed(str(error), criteria)) from None
+        raise Invalid(_wrong_part(value, kind) or str(error)) from None
     return question
 
 
-def _placed(reason: str, criteria: object) -> str:
-    """A reason that names the option: of a mapping msgspec does not say which value is wrong."""
-    if isinstance(criteria, dict):
-        wrong = [key for key, description in criteria.items() if not isinstance(description, str | dict | list | None)]
-        if wrong:
-            return reason.replace("`$.criteria[...]`", f"option {quote(wrong[0])}")
-    return reason
+def _wrong_part(value: dict[str, Any], kind: str) -> str:
+    """Which part of a question is not what it may be. msgspec has names of its own for them, and none for an option."""
+    instructions, criteria = value.get("instructions"), value.get("criteria") or {}
+    if not isinstance(instructions, str | dict | list | None):
+        return f"instructions must be text, an object, an array or null, not {_kind_of(instructions)}"
+    if kind == "score":
+        for place, level in enumerate(criteria):
+            if not isinstance(level, str | dict | list):
+                return f"level {place} must be text, an object or an array, not {_kind_of(level)}"
+        return ""
+    for key, words in criteria.items():
+        if kind == "noul" and key not in ("true", "false"):
+            return f'the criteria of a noul have the keys "true" and "false" only, not {quote(key)}'
+        if not isinstance(words, str | dict | list | None):
+            return f"option {quote(key)} must be described by text, an object, an array or null, not {_kind_of(words)}"
+    return ""
+
+
+def _kind_of(value: object) -> str:
+    return "null" if value is None else "a boolean" if isinstance(value, bool) else "a number"
 
 
 def _check(question: Question, value: dict[str, Any], max_options: int) -> None:
@@ -248,7 +270,8 @@ def _check(question: Question, value: dict[str, Any], max_options: int) -> None:
 
 def _check_number(options: int, most: int) -> None:
     if options > most:
-        raise Invalid(f"too many options: {options}, at most {most}")
+        of_model = " with this model" if most < MAX_OPTIONS else ""
+        raise Invalid(f"too many options: {options}, at most {most}{of_model}")
 
 
 def _refuse_unserved_parts(fields: dict[str, Any]) -> None:
