@@ -86,7 +86,7 @@ def test_batches_and_streams_by_index(server: Server, path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "status", "said"),
     [
-        ({"request_id": "none", "outcomes": {"q": "bill"}}, 404, "no answer to the request 'none' is remembered"),
+        ({"request_id": "none", "outcomes": {"q": "bill"}}, 404, 'no answer with the request id "none" is remembered'),
         (
             {"request_id": "one", "outcomes": {"x": "bill"}},
             422,
@@ -101,7 +101,8 @@ def test_batches_and_streams_by_index(server: Server, path: Path) -> None:
         ({"request_id": "one", "outcomes": ["q"]}, 422, "Expected `object`"),
         ({"request_id": "one", "outcomes": dict.fromkeys(map(str, range(65)))}, 422, "length <= 64"),
         ({"request_id": "one", "outcomes": {}}, 422, "outcomes"),
-        ({"outcomes": {"q": "bill"}}, 422, "request_id"),
+        ({"outcomes": {"q": "bill"}}, 422, "the field 'request_id' is missing"),
+        ({"request_id": "one"}, 422, "the field 'outcomes' is missing"),
         ([], 400, "JSON object"),
     ],
 )

@@ -11,6 +11,7 @@ import pytest
 import zstandard
 
 from tests.spec.checks import BATCH, MIXED, POSTS, SINGLE, body_for, bytes_for, peak_memory, refused, served
+from tests.spec.wire import Wire, message
 from tests.support.server import Server
 
 MIB = 2**20
@@ -90,8 +91,9 @@ def test_a_body_is_one_stream(server: Server, name: str) -> None:
     encoding, pack = PACKERS[name]
     body = bytes_for()
     served(post(server, pack(body), Content_Encoding=encoding))
-    refused(post(server, pack(body[:20]) + pack(body[20:]), Content_Encoding=encoding), 400)
-    refused(post(server, pack(body) + pack(b""), Content_Encoding=encoding), 400)
+    for several in (pack(body[:20]) + pack(body[20:]), pack(body) + pack(b""), pack(body) + bytes(8)):
+        said = refused(post(server, several, Content_Encoding=encoding), 400)
+        assert said == f"the body must be one {encoding} stream, with nothing after it"
 
 
 @packed
@@ -105,7 +107,15 @@ def test_what_comes_out_of_a_stream_must_be_readable(
 @pytest.mark.parametrize("encoding", ["br", "compress", "lz4", "utf-8", "unknown", "zst"])
 @pytest.mark.parametrize("path", POSTS)
 def test_another_encoding_is_not_supported(server: Server, path: str, encoding: str) -> None:
-    refused(post(server, bytes_for(path), path, Content_Encoding=encoding), 415)
+    said = refused(post(server, bytes_for(path), path, Content_Encoding=encoding), 415)
+    assert said == "this Content-Encoding is not supported: send zstd, gzip, deflate or none"
+
+
+@pytest.mark.parametrize("lines", [["Content-Encoding: gzip, identity"], ["Content-Encoding: gzip"] * 2], ids=repr)
+def test_two_encodings_are_not_supported(server: Server, lines: list[str]) -> None:
+    with Wire(server) as wire:
+        said = refused(wire.exchange(message(gzip.compress(bytes_for()), *lines)), 415)
+    assert said.endswith("send zstd, gzip, deflate or none, one encoding only")
 
 
 def _zeros(packer: Any, mebibytes: int) -> bytes:
@@ -140,7 +150,8 @@ def test_a_stream_that_asks_for_a_huge_window_costs_no_memory(server: Server) ->
     before = peak_memory(server)
     for descriptor in (0x90, 0xA8, 0xF8):
         frame = b"\x28\xb5\x2f\xfd\x00" + bytes([descriptor]) + b"\x01\x00\x00"
-        refused(post(server, frame, Content_Encoding="zstd"), 400)
+        said = refused(post(server, frame, Content_Encoding="zstd"), 400)
+        assert said == "the zstd stream asks for a window above 8 MiB"
     assert peak_memory(server) - before < 16 * MIB
 
 
