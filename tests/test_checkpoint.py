@@ -35,7 +35,9 @@ def made(folder: Path, files: dict[str, dict[str, object]]) -> Path:
 @pytest.mark.parametrize("name", FILES)
 def test_kinds_are_recognised_by_their_files(name: str, tmp_path: Path) -> None:
     kind, files = FILES[name]
-    assert recognise(locate(str(made(tmp_path, files)), Settings())) == kind
+    found = locate(str(made(tmp_path, files)), Settings())
+    assert recognise(found) == kind
+    assert found.name == tmp_path.name  # what everybody may read of it: never the path
 
 
 def test_a_gguf_file_is_a_language_model(tmp_path: Path) -> None:

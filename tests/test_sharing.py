@@ -182,10 +182,16 @@ def test_a_client_that_floods_leaves_a_place_to_another(shared: Server) -> None:
         for wire in flood:
             wire.send(held)
         assert eventually(lambda: in_flight(shared) == 7)
-        refused(shared.ask("one more", headers={"Authorization": "Bearer first"}), 503)
+        reply = shared.ask("one more", headers={"Authorization": "Bearer first"})
+        kept = "your key has 7 requests under way, and the other places are kept for other keys"
+        assert refused(reply, 503) == f"{kept}: try again in a second"
+        assert reply.headers["retry-after"] == "1"
         other = stack.enter_context(Wire(shared))
         other.send(message(bytes_for(state="other"), "Authorization: Bearer second"))
         assert eventually(lambda: in_flight(shared) == 8)
+        for key in ("first", "second"):
+            reply = shared.ask("one more", headers={"Authorization": f"Bearer {key}"})
+            assert refused(reply, 503) == "the server is over capacity: try again in a second"
         gate.open()
         served(other.reply())
         for wire in flood:

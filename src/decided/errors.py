@@ -25,6 +25,7 @@ DeviceLost                            the model can never run again: the inferen
                                       the process
 """
 
+import json
 from typing import ClassVar
 
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -75,7 +76,10 @@ class UnknownRequest(DecidedError):
     status = 404
 
     def __init__(self, request_id: str) -> None:
-        super().__init__(f"no answer to the request {request_id!r} is remembered: outcomes are taken for a while only")
+        quoted = json.dumps(request_id, ensure_ascii=False)
+        super().__init__(
+            f"no answer with the request id {quoted} is remembered: outcomes are accepted for a limited time"
+        )
 
 
 class MethodNotAllowed(DecidedError):
@@ -90,8 +94,8 @@ class BodyTooLarge(DecidedError):
     status = 413
     refusal = "too_large"
 
-    def __init__(self, limit: int) -> None:
-        super().__init__(f"the body is larger than {limit} bytes")
+    def __init__(self, limit: int, what: str = "is larger") -> None:
+        super().__init__(f"the body {what} than {limit} bytes")
 
 
 class UnsupportedMedia(DecidedError):
@@ -125,8 +129,13 @@ class AtCapacity(Unavailable):
     refusal = "at_capacity"
     headers = _IN_A_SECOND
 
-    def __init__(self) -> None:
-        super().__init__("the server is over capacity: try again in a second")
+    def __init__(self, held: int = 0) -> None:
+        """`held` is how many places the client has, where those that are free are kept for others."""
+        why = "the server is over capacity"
+        if held:
+            requests = "1 request" if held == 1 else f"{held} requests"
+            why = f"your key has {requests} under way, and the other places are kept for other keys"
+        super().__init__(f"{why}: try again in a second")
 
 
 class EngineBusy(Unavailable):
@@ -140,8 +149,9 @@ class TimedOut(DecidedError):
     status = 504
     refusal = "timed_out"
 
-    def __init__(self, seconds: float) -> None:
-        super().__init__(f"no answer within {seconds:g} s")
+    def __init__(self, seconds: float, what: str = "no answer") -> None:
+        super().__init__(f"{what} within {seconds:g} s")
+        self.seconds = seconds
 
 
 class DeviceLost(Exception):

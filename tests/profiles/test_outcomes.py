@@ -1,6 +1,7 @@
 """The loop closes: answers, what turned out to be right, and what is learnt from it."""
 
 import asyncio
+import gzip
 import json
 import math
 import re
@@ -21,13 +22,15 @@ from decided.serving import ledger
 from decided.serving.ledger import Ledger
 from tests.profiles.shelf import TOPIC, written
 from tests.profiles.test_teach import teach
-from tests.spec.checks import BATCH, SINGLE
+from tests.spec.checks import BATCH, SINGLE, eventually, has_ids, in_flight, refused, served
+from tests.spec.wire import Wire, head
 from tests.support.disk import room_for
 from tests.support.fake_model import FakeModel
 from tests.support.server import Reply, Server, running_server
 
 SHOP, SHOP_TOO, CI = ({"Authorization": f"Bearer {key}"} for key in ("shop-key", "next-key", "ci-key"))
 KEY = "a key"
+OUTCOMES = "/v1/outcomes"
 NOUL = {"type": "noul", "instructions": "Is it late?"}
 OF_SHOP, OF_CI = {"q": TOPIC}, {"late": NOUL}
 
@@ -91,7 +94,7 @@ def test_batches_and_streams_by_index(server: Server, path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "status", "said"),
     [
-        ({"request_id": "none", "outcomes": {"q": "bill"}}, 404, "no answer to the request 'none' is remembered"),
+        ({"request_id": "none", "outcomes": {"q": "bill"}}, 404, 'no answer with the request id "none" is remembered'),
         (
             {"request_id": "one", "outcomes": {"x": "bill"}},
             422,
@@ -106,7 +109,8 @@ def test_batches_and_streams_by_index(server: Server, path: Path) -> None:
         ({"request_id": "one", "outcomes": ["q"]}, 422, "Expected `object`"),
         ({"request_id": "one", "outcomes": dict.fromkeys(map(str, range(65)))}, 422, "length <= 64"),
         ({"request_id": "one", "outcomes": {}}, 422, "outcomes"),
-        ({"outcomes": {"q": "bill"}}, 422, "request_id"),
+        ({"outcomes": {"q": "bill"}}, 422, "the field 'request_id' is missing"),
+        ({"request_id": "one"}, 422, "the field 'outcomes' is missing"),
         ([], 400, "JSON object"),
     ],
 )
@@ -175,6 +179,39 @@ def test_off_by_default_and_behind_the_key(path: Path) -> None:
         server.ask("my money", {"q": TOPIC}, {"x-request-id": "one", **allowed})
         assert tell(server, "one", {"q": "bill"}, allowed).status == 200
         assert lines(path)[0]["state"] == "my money"
+
+
+def test_outcomes_have_the_limits_of_every_request(path: Path) -> None:
+    limits = ("--max-in-flight", "1", "--request-timeout-s", "1")
+    most = 300
+    with (
+        running_server("--outcomes", str(path), *limits, env={"SERVICE_MAX_BODY_BYTES": str(most)}) as server,
+        Wire(server) as slow,
+    ):
+
+        def refusal(status: int, body: bytes, **headers: str) -> Reply:
+            given = {name.replace("_", "-"): value for name, value in headers.items()} | {"X-Request-Id": "mine"}
+            reply = server.request("POST", OUTCOMES, body, given)
+            refused(reply, status)
+            assert has_ids(reply) == "mine"
+            return reply
+
+        assert server.ask("my money", {"late": NOUL}, {"x-request-id": "one"}).status == 200
+        good = b'{"request_id":"one","outcomes":{"late":true}}'
+        slow.send(head("X-Request-Id: slow", "Content-Length: 50", path=OUTCOMES) + b"{")
+        assert eventually(lambda: in_flight(server) == 1)
+        assert refusal(503, good).headers["retry-after"] == "1"
+        late = slow.reply()
+        refused(late, 504)
+        assert has_ids(late) == "slow"
+        refusal(413, good + b" " * (most + 1 - len(good)))
+        refusal(413, gzip.compress(good + b" " * most), Content_Encoding="gzip")
+        refusal(415, good, Content_Encoding="br")
+        refusal(415, good, Content_Type="multipart/form-data")
+        refusal(400, good + b"x")
+        refusal(422, b"{}")
+        assert path.read_text() == ""
+        assert served(server.request("POST", OUTCOMES, good + b" " * (most - len(good))))["recorded"] == 1
 
 
 def test_metrics_of_a_profiled_question(server: Server) -> None:

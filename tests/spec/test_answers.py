@@ -11,11 +11,14 @@ from tests.spec.checks import (
     CHOICE,
     MIXED,
     NOUL,
+    POSTS,
     SCORE,
     SINGLE,
     answers_of,
+    body_for,
     is_integer,
     is_number,
+    refused,
     served,
 )
 from tests.spec.engines import OUTPUT_TOKENS
@@ -326,3 +329,30 @@ def test_the_same_request_gives_the_same_answer(server: Server) -> None:
     state = "".join(random.Random(7).choices("abc ", k=500))
     body = json.dumps({"state": state, "questions": QUESTIONS}).encode()
     assert len({server.request("POST", SINGLE, body).body for _ in range(3)}) == 1
+
+
+# --- names that are too long for a message ---
+
+
+def long_names(*questions: Any) -> dict[str, Any]:
+    """Questions whose names begin alike for longer than a message quotes them."""
+    return {"n" * 90 + "ABC"[number]: question for number, question in enumerate(questions)}
+
+
+@pytest.mark.parametrize("path", POSTS)
+def test_a_refusal_tells_long_names_apart(server: Server, path: str) -> None:
+    box = {"type": "box"}
+    for questions, place in ((long_names(NOUL, box, NOUL), 2), (long_names(NOUL, NOUL, {"type": "noul"}), 3)):
+        detail = refused(server.request("POST", path, body_for(path, questions=questions)), 422)
+        assert detail.startswith(f'question {place} ("{"n" * 79}…"): ')
+
+
+def test_a_warning_tells_long_names_apart(server: Server) -> None:
+    reply = served(server.ask("word " * 1001, long_names(NOUL, CHOICE) | {"n" * 80: SCORE}))
+    said = "the model read 1000 of 1001 tokens of the state"
+    shortened = "n" * 79 + "…"
+    assert reply["warnings"] == [
+        f'question 1 ("{shortened}"): {said}',
+        f'question 2 ("{shortened}"): {said}',
+        f'question "{"n" * 80}": {said}',
+    ]

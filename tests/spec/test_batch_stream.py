@@ -256,7 +256,7 @@ def test_no_state_in_time_is_a_stream_of_errors_too(narrow: Server) -> None:
 def test_a_slow_sender_gets_the_ordinary_refusal(narrow: Server) -> None:
     with Wire(narrow) as wire:
         wire.send(message(b'{"states":', f"Accept: {LINES}", path=BATCH, length=100))
-        refused(wire.reply(), 504)
+        assert refused(wire.reply(), 504) == "the body did not arrive within 1 s"
 
 
 def test_when_the_worker_dies_every_state_that_is_left_hears_of_it() -> None:

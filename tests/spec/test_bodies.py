@@ -11,6 +11,7 @@ import pytest
 import zstandard
 
 from tests.spec.checks import BATCH, MIXED, POSTS, SINGLE, body_for, bytes_for, peak_memory, refused, served
+from tests.spec.wire import Wire, message
 from tests.support.server import Server
 
 MIB = 2**20
@@ -84,6 +85,17 @@ def test_a_stream_that_does_not_match_its_checksum_is_unreadable(server: Server,
     refused(post(server, bytes(whole), Content_Encoding=encoding), 400)
 
 
+@pytest.mark.parametrize("name", ["zstd", "gzip"])
+def test_a_body_is_one_stream(server: Server, name: str) -> None:
+    """Several in a row are a valid file, but another reader may stop after the first."""
+    encoding, pack = PACKERS[name]
+    body = bytes_for()
+    served(post(server, pack(body), Content_Encoding=encoding))
+    for several in (pack(body[:20]) + pack(body[20:]), pack(body) + pack(b""), pack(body) + bytes(8)):
+        said = refused(post(server, several, Content_Encoding=encoding), 400)
+        assert said == f"the body must be one {encoding} stream, with nothing after it"
+
+
 @packed
 def test_what_comes_out_of_a_stream_must_be_readable(
     server: Server, encoding: str, pack: Callable[[bytes], bytes]
@@ -95,7 +107,15 @@ def test_what_comes_out_of_a_stream_must_be_readable(
 @pytest.mark.parametrize("encoding", ["br", "compress", "lz4", "utf-8", "unknown", "zst"])
 @pytest.mark.parametrize("path", POSTS)
 def test_another_encoding_is_not_supported(server: Server, path: str, encoding: str) -> None:
-    refused(post(server, bytes_for(path), path, Content_Encoding=encoding), 415)
+    said = refused(post(server, bytes_for(path), path, Content_Encoding=encoding), 415)
+    assert said == "this Content-Encoding is not supported: send zstd, gzip, deflate or none"
+
+
+@pytest.mark.parametrize("lines", [["Content-Encoding: gzip, identity"], ["Content-Encoding: gzip"] * 2], ids=repr)
+def test_two_encodings_are_not_supported(server: Server, lines: list[str]) -> None:
+    with Wire(server) as wire:
+        said = refused(wire.exchange(message(gzip.compress(bytes_for()), *lines)), 415)
+    assert said.endswith("send zstd, gzip, deflate or none, one encoding only")
 
 
 def _zeros(packer: Any, mebibytes: int) -> bytes:
@@ -130,7 +150,8 @@ def test_a_stream_that_asks_for_a_huge_window_costs_no_memory(server: Server) ->
     before = peak_memory(server)
     for descriptor in (0x90, 0xA8, 0xF8):
         frame = b"\x28\xb5\x2f\xfd\x00" + bytes([descriptor]) + b"\x01\x00\x00"
-        refused(post(server, frame, Content_Encoding="zstd"), 400)
+        said = refused(post(server, frame, Content_Encoding="zstd"), 400)
+        assert said == "the zstd stream asks for a window above 8 MiB"
     assert peak_memory(server) - before < 16 * MIB
 
 
@@ -217,6 +238,19 @@ UNREADABLE = {
     "100,000 objects deep": _state(b'{"a":' * 100_000 + b"1" + b"}" * 100_000),
     "deep in an ignored field": GOOD[:-1] + b',"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     "500,000 open brackets": b"[" * 500_000,
+    "a number beyond all": _state(b"1e400"),
+    "an integer of 4,301 digits": _state(b"9" * 4_301),
+}
+TWICE = {
+    "whole numbers": b'{"b":1,"b":2}',
+    "the same twice": b'{"b":1,"b":1}',
+    "deep": b'{"a":{"b":1,"b":2}}',
+    "in an array": b'[0,{"b":1,"b":2}]',
+    "beside an odd number": b'{"x":1e5,"b":1,"b":2}',
+    "escaped": b'{"a":1,"\\u0061":2}',
+    "text": b'{"b":"x","b":"y"}',
+    "objects": b'{"b":{},"b":{}}',
+    "the empty name": b'{"":1,"":2}',
 }
 NESTED = {
     "instructions": b'{"type":"noul","instructions":DEEP}',
@@ -238,15 +272,59 @@ def test_bad_bytes_are_unreadable(server: Server, body: bytes) -> None:
     refused(post(server, body.replace(b'"state":', b'"states":'), BATCH), 400)
 
 
+TOO_LARGE = "the body holds a number too large to be read (beyond 1.8e308, or more than 4300 digits)"
+TOLD = {
+    "empty": (b"", "the body is empty"),
+    "a float": (_state(b"1e400"), TOO_LARGE),
+    "a float within": (_state(b'{"a":[-1e400]}'), TOO_LARGE),
+    "an integer": (_state(b"9" * 4_301), TOO_LARGE),
+    "a byte": (_state(b'"\xff"'), "the body is not UTF-8: byte 0xff at byte 10"),
+    "a byte behind é": (_state('"é'.encode() + b'\xe9"'), "the body is not UTF-8: byte 0xe9 at byte 12"),
+    "a byte at the end": (GOOD + b"\xff", f"the body is not UTF-8: byte 0xff at byte {len(GOOD)}"),
+    "a cut letter": (_state(b'"\xc3"'), "the body is not UTF-8: byte 0xc3 at byte 10"),
+    "a byte order mark": (b"\xef\xbb\xbf" + GOOD, "the body begins with a byte order mark: send UTF-8 without one"),
+    "utf-16": (GOOD.decode().encode("utf-16"), "the body looks like UTF-16: send UTF-8"),
+    "utf-16-le": (GOOD.decode().encode("utf-16-le"), "the body looks like UTF-16: send UTF-8"),
+    "utf-16-be": (GOOD.decode().encode("utf-16-be"), "the body looks like UTF-16: send UTF-8"),
+    "gzip": (gzip.compress(GOOD), "the body looks like gzip: send Content-Encoding: gzip"),
+    "zstd": (zstandard.compress(GOOD), "the body looks like zstd: send Content-Encoding: zstd"),
+    "a comma": (b"[1,]", "the body is not valid JSON: "),
+}
+
+
+@pytest.mark.parametrize(("body", "said"), TOLD.values(), ids=TOLD)
+def test_it_is_said_why_bytes_are_unreadable(server: Server, body: bytes, said: str) -> None:
+    detail = refused(post(server, body), 400)
+    assert detail.startswith(said) if said.endswith(": ") else detail == said
+
+
+@pytest.mark.parametrize("value", TWICE.values(), ids=TWICE)
+def test_a_key_twice_in_one_object_is_unreadable(server: Server, value: bytes) -> None:
+    """Wherever it is: two readers would read two different requests."""
+    questions = QUESTIONS.replace(b'"so?"', value)
+    for body in (_state(value), GOOD[:-1] + b',"x":' + value + b"}", b'{"state":"x",' + questions + b"}"):
+        assert "duplicate key" in refused(post(server, body), 400)
+    for states in (b"[" + value + b"]", b'["x",' + value + b"]"):
+        assert "duplicate key" in refused(post(server, b'{"states":' + states + b"," + QUESTIONS + b"}", BATCH), 400)
+
+
+def test_an_integer_of_4_300_digits_is_a_state(server: Server) -> None:
+    digits = b"9" * 4_300
+    assert served(post(server, _state(digits))) == served(post(server, _state(b'"' + digits + b'"')))
+
+
+@pytest.mark.parametrize("headers", [{}, {"Accept": "application/x-ndjson", "X_Explain": "1"}], ids=["plain", "asked"])
 @pytest.mark.parametrize("path", POSTS)
 @pytest.mark.parametrize("place", NESTED.values(), ids=NESTED)
-def test_what_is_nested_too_deeply_is_never_our_fault(server: Server, path: str, place: bytes) -> None:
-    """Whichever step of the reading it is too deep for."""
+def test_what_is_nested_too_deeply_is_never_our_fault(
+    server: Server, path: str, place: bytes, headers: dict[str, str]
+) -> None:
+    """Whichever step of the reading it is too deep for, and whatever was asked for in addition."""
     statuses = set()
     states = b'"state":"x"' if path == SINGLE else b'"states":["x"]'
     for depth in range(900, 1_051):
         question = place.replace(b"DEEP", b"[" * depth + b"]" * depth)
-        reply = post(server, b"{" + states + b',"questions":{"q":' + question + b"}}", path)
+        reply = post(server, b"{" + states + b',"questions":{"q":' + question + b"}}", path, **headers)
         statuses.add(reply.status)
         if reply.status != 200:
             refused(reply, reply.status)

@@ -192,7 +192,7 @@ def test_a_place_is_free_at_once_after(idle: Server, gate: Gate, outcome: Callab
 def test_a_slow_model_is_given_up(hasty: Server, gate: Gate, path: str) -> None:
     """And its place is free while the model is still busy with it."""
     began = time.monotonic()
-    refused(hasty.request("POST", path, body_for(path, gate.state)), 504)
+    assert refused(hasty.request("POST", path, body_for(path, gate.state)), 504) == "no answer within 1 s"
     assert time.monotonic() - began > LIMIT_S - 0.05
     assert eventually(lambda: in_flight(hasty) == 0)
 
@@ -203,7 +203,8 @@ def test_a_slow_sender_is_given_up(hasty: Server, path: str, sent: bytes) -> Non
     """The time limit starts at admission and covers reading the body."""
     with Wire(hasty) as wire:
         began = time.monotonic()
-        refused(wire.exchange(head("Content-Length: 100", path=path) + sent), 504)
+        said = refused(wire.exchange(head("Content-Length: 100", path=path) + sent), 504)
+        assert said == "the body did not arrive within 1 s"
         assert time.monotonic() - began > LIMIT_S - 0.05
         assert eventually(lambda: in_flight(hasty) == 0)
 

@@ -144,13 +144,13 @@ def test_what_is_unforeseen_is_an_internal_server_error(odd: Server, method: str
 ORDER = (404, 405, 401, 503, 413, 415, 400, 422)
 
 
-def _faulty(faults: set[int], is_chunked: bool) -> bytes:
+def _faulty(faults: set[int], is_chunked: bool, endpoint: str = SINGLE, *more: str) -> bytes:
     """A request with all these faults, but for 503, which is the server's."""
-    path = "/nowhere" if 404 in faults else SINGLE
-    lines = [] if 401 in faults else [f"Authorization: Bearer {KEY}"]
+    path = "/nowhere" if 404 in faults else endpoint
+    lines = [*more] if 401 in faults else [*more, f"Authorization: Bearer {KEY}"]
     if 415 in faults:
         lines.append("Content-Type: multipart/form-data; boundary=x")
-    body = bytes_for(questions={} if 422 in faults else {"q": NOUL})
+    body = bytes_for(endpoint, questions={} if 422 in faults else {"q": NOUL})
     if 400 in faults:
         body = body[:-1]
     if 413 in faults:
@@ -161,16 +161,19 @@ def _faulty(faults: set[int], is_chunked: bool) -> bytes:
     return message(body, *lines, method=method, path=path)
 
 
+@pytest.mark.parametrize(
+    "asked", [(SINGLE,), (BATCH,), (BATCH, "Accept: application/x-ndjson")], ids=["single", "batch", "stream"]
+)
 @pytest.mark.parametrize("is_chunked", [False, True], ids=["length", "chunked"])
 @pytest.mark.parametrize(("first", "second"), list(combinations(ORDER, 2)))
-def test_the_order_of_checks(strict: Server, first: int, second: int, is_chunked: bool) -> None:
+def test_the_order_of_checks(strict: Server, first: int, second: int, is_chunked: bool, asked: tuple[str, ...]) -> None:
     """404/405, then 401, 503, 413, 415, 400, 422: of two faults the earlier one is named."""
     assert eventually(lambda: in_flight(strict) == 0)
     with Wire(strict) as holder, Wire(strict) as wire:
         if 503 in (first, second):
             holder.send(head("Content-Length: 5", f"Authorization: Bearer {KEY}"))
             assert eventually(lambda: in_flight(strict) == 1)
-        reply = wire.exchange(_faulty({first, second}, is_chunked))
+        reply = wire.exchange(_faulty({first, second}, is_chunked, *asked))
         refused(reply, first)
 
 

@@ -82,6 +82,21 @@ def test_a_model_that_fails_its_warm_up_ends_the_start_with_3() -> None:
     assert " on http://" not in log
 
 
+def test_nothing_listens_while_the_model_is_loaded() -> None:
+    with taken("127.0.0.1") as port:
+        pass
+    server = start("--host", "127.0.0.1", "--port", str(port), "--model", "fake:slow")
+    server.port = port
+    try:
+        assert eventually(lambda: "loading" in server.log())
+        assert not accepts(server)
+        assert server.process.poll() is None
+    finally:
+        server.process.kill()
+        server.process.wait()
+        server.log_path.unlink()
+
+
 def test_the_default_address_is_all_interfaces_port_8000() -> None:
     """With that port taken, a start without an address says where it wanted to listen."""
     with taken("0.0.0.0", 8000):

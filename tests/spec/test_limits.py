@@ -28,6 +28,7 @@ from tests.spec.checks import (
     served,
 )
 from tests.spec.conftest import SMALL_BODY
+from tests.spec.fronts import HYPERCORN
 from tests.spec.wire import Wire, chunked, head, message
 from tests.support.server import Server, running_server
 
@@ -51,7 +52,8 @@ def padded(size: int, path: str = SINGLE) -> bytes:
 @pytest.mark.parametrize("path", POSTS)
 def test_a_body_of_one_mebibyte(server: Server, path: str) -> None:
     served(server.request("POST", path, padded(MIB, path)))
-    assert str(MIB) in refused(server.request("POST", path, padded(MIB + 1, path)), 413)
+    said = refused(server.request("POST", path, padded(MIB + 1, path)), 413)
+    assert said == f"the body is larger than {MIB} bytes"
 
 
 @pytest.mark.parametrize("path", POSTS)
@@ -59,7 +61,8 @@ def test_a_body_of_one_mebibyte(server: Server, path: str) -> None:
 def test_a_body_of_one_mebibyte_when_decoded(server: Server, path: str, encoding: str) -> None:
     pack, headers = PACKERS[encoding], {"Content-Encoding": encoding}
     served(server.request("POST", path, pack(padded(MIB, path)), headers))
-    refused(server.request("POST", path, pack(padded(MIB + 1, path)), headers), 413)
+    said = refused(server.request("POST", path, pack(padded(MIB + 1, path)), headers), 413)
+    assert said == f"the body unpacks to more than {MIB} bytes"
 
 
 def test_a_chunked_body_of_one_mebibyte(server: Server) -> None:
@@ -94,11 +97,20 @@ def test_a_body_declared_too_large_is_refused_before_it_is_sent(server: Server) 
         refused(wire.exchange(head(f"Content-Length: {MIB + 1}")), 413)
 
 
-@pytest.mark.parametrize("declared", ["99999999999999999999", "18446744073709551615"])
-def test_an_absurd_length_is_too_large_or_unreadable(server: Server, declared: str) -> None:
+@pytest.mark.parametrize(
+    ("declared", "status"),
+    [
+        ("9" * 10, 413),
+        ("9" * 19, 413),
+        ("18446744073709551615", 400),
+        ("9" * 20, 400),
+    ],
+)
+def test_an_absurd_length_is_too_large_or_unreadable(server: Server, front: str, declared: str, status: int) -> None:
+    """Up to 19 digits it is a length, and too large. Hypercorn reads one more, and hands it on."""
     with Wire(server) as wire:
         reply = wire.exchange(head(f"Content-Length: {declared}"))
-        refused(reply, 413 if reply.status == 413 else 400)
+        refused(reply, 413 if front == HYPERCORN and len(declared) == 20 else status)
 
 
 def test_an_endless_chunked_body_is_refused_while_it_is_sent(server: Server) -> None:
@@ -139,7 +151,8 @@ def test_256_options_or_levels(server: Server, question: Callable[[int], dict[st
 @pytest.mark.parametrize("question", [_choice, _score], ids=["choice", "score"])
 def test_26_options_or_levels_for_a_remote_engine(remote: Server, question: Callable[[int], dict[str, Any]]) -> None:
     assert len(answers_of(remote.ask("x", {"many": question(26)}))["many"]["probabilities"]) == 26
-    assert "many" in refused(remote.ask("x", {"many": question(27)}), 422)
+    said = refused(remote.ask("x", {"many": question(27)}), 422)
+    assert said == 'question "many": too many options: 27, at most 26 with this model'
 
 
 @pytest.mark.parametrize("question", [_choice, _score], ids=["choice", "score"])

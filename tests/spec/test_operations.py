@@ -140,11 +140,13 @@ def series(server: Server, name: str, **labels: str) -> float:
         ("service_queue_depth", "gauge"),
     ],
 )
-def test_the_six_metrics_and_their_types(server: Server, name: str, kind: str) -> None:
-    served(server.ask("x"))
-    family = families(server)[name.removesuffix("_total") if kind == "counter" else name]
-    assert family.type == kind
-    assert f"# TYPE {name} {kind}\n" in server.get("/metrics").body.decode()
+def test_the_six_metrics_and_their_types(server: Server, remote: Server, name: str, kind: str) -> None:
+    for asked in (server, remote):
+        served(asked.ask("x"))
+        family = families(asked)[name.removesuffix("_total") if kind == "counter" else name]
+        assert family.type == kind
+        assert family.samples
+        assert f"# TYPE {name} {kind}\n" in asked.get("/metrics").body.decode()
 
 
 def test_the_labels(server: Server) -> None:

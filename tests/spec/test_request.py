@@ -24,6 +24,10 @@ from tests.support.server import Server
 ANY_JSON = ["", "text", " ", "é🙂\x00", 0, -1.5, 10**30, True, False, None, [], {}, [None, [1]], {"a": {"": [2.5]}}]
 STRUCTURED = ["words", {"ask": "so?"}, ["so", "?"]]
 NO_WORDS = [1, 1.5, True, False]
+NO_INSTRUCTIONS: list[Any] = [{"instructions": None}, {"instructions": ""}, {"instructions": {}}, {"instructions": []}]
+UNSERVED_PARTS = ["assets", "images", "audio", "videos"]
+FULL_PARTS: list[Any] = [[{"id": "a"}], ["data:,"], {"a": "b"}, "data:,"]
+EMPTY_PARTS: list[Any] = [[], {}, None, 0, False, ""]
 
 
 def one(server: Server, question: Any) -> Any:
@@ -31,11 +35,13 @@ def one(server: Server, question: Any) -> Any:
     return answers_of(server.ask("A parcel is late.", {"the name": question}))["the name"]
 
 
-def refusal(server: Server, question: Any) -> None:
+def refusal(server: Server, question: Any, said: str = "") -> None:
     """The question is refused with 422, by name and on both endpoints, though others beside it are good."""
     questions = {"good": NOUL, "the bad one": question, "also good": CHOICE}
     for path in POSTS:
-        assert "the bad one" in refused(server.request("POST", path, body_for(path, questions=questions)), 422)
+        detail = refused(server.request("POST", path, body_for(path, questions=questions)), 422)
+        assert "the bad one" in detail
+        assert said in detail
 
 
 # --- state and states ---
@@ -94,11 +100,12 @@ def test_strings_reach_the_model_as_they_are(server: Server) -> None:
     assert all(seen[0] != other for other in seen[1:])
 
 
-def test_the_model_field_is_accepted_and_ignored(server: Server) -> None:
+@pytest.mark.parametrize("model", ["jev-large", "", None, 5, True, {}, ["fake"]], ids=repr)
+def test_the_model_field_is_accepted_and_ignored(server: Server, model: Any) -> None:
     for path in POSTS:
         plain = served(server.request("POST", path, body_for(path)))
         assert plain["model"] == "fake"
-        assert served(server.request("POST", path, body_for(path) | {"model": "jev-large"})) == plain
+        assert served(server.request("POST", path, body_for(path) | {"model": model})) == plain
 
 
 # --- questions ---
@@ -174,14 +181,34 @@ def test_a_question_without_a_type_is_refused(server: Server, question: Any) -> 
         ({"type": "choice"}, "an object of at least one option"),
         ({"type": "score", "criteria": {"0": "low"}}, "an array of at least one level, the lowest first"),
         ({"type": "noul", "criteria": ["yes", "no"]}, "left out, or an object that describes 'true' and 'false'"),
-        ({"type": "noul", "criteria": dict.fromkeys(map(str, range(300)))}, "unknown field `0`"),
-        ({"type": "choice", "criteria": {"a": None, "b b": 5}}, 'got `int` - at option "b b"'),
+        (
+            {"type": "noul", "criteria": dict.fromkeys(map(str, range(300)))},
+            'the criteria of a noul have the keys "true" and "false" only, not "0"',
+        ),
+        (
+            {"type": "noul", "criteria": {"true": "y", "yes": "y"}},
+            'the criteria of a noul have the keys "true" and "false" only, not "yes"',
+        ),
+        (
+            {"type": "noul", "criteria": {"false": 1.5}},
+            'option "false" must be described by text, an object, an array or null, not a number',
+        ),
+        (
+            {"type": "choice", "criteria": {"a": None, "b b": 5}},
+            'option "b b" must be described by text, an object, an array or null, not a number',
+        ),
+        (CHOICE | {"instructions": True}, "instructions must be text, an object, an array or null, not a boolean"),
+        (NOUL | {"instructions": 1}, "instructions must be text, an object, an array or null, not a number"),
         ({"type": "choice", "criteria": dict.fromkeys(map(str, range(257)))}, "too many options: 257, at most 256"),
-        ({"type": "score", "criteria": ["a", 5]}, "`$.criteria[1]`"),
+        ({"type": "score", "criteria": ["a", 5]}, "level 1 must be text, an object or an array, not a number"),
+        ({"type": "score", "criteria": [None]}, "level 0 must be text, an object or an array, not null"),
     ],
 )
 def test_a_refusal_names_what_is_wrong_with_the_question(server: Server, question: Any, said: str) -> None:
-    assert said in refused(server.ask("x", {"q": question}), 422)
+    detail = refused(server.ask("x", {"q": question}), 422)
+    assert said in detail
+    assert "`" not in detail
+    assert "with this model" not in detail
 
 
 @pytest.mark.parametrize("question", [CHOICE, SCORE], ids=["choice", "score"])
@@ -280,7 +307,7 @@ def test_noul_criteria_are_nothing_else(server: Server, criteria: Any) -> None:
     refusal(server, NOUL | {"criteria": criteria})
 
 
-@pytest.mark.parametrize("instructions", [{}, {"instructions": None}], ids=["absent", "null"])
+@pytest.mark.parametrize("instructions", [{}, *NO_INSTRUCTIONS], ids=repr)
 @pytest.mark.parametrize(
     "criteria",
     [
@@ -288,6 +315,7 @@ def test_noul_criteria_are_nothing_else(server: Server, criteria: Any) -> None:
         {"criteria": None},
         {"criteria": {}},
         {"criteria": {"true": None}},
+        {"criteria": {"true": ""}},
         {"criteria": {"true": None, "false": None}},
     ],
     ids=repr,
@@ -319,17 +347,25 @@ def test_unknown_fields_are_ignored(server: Server, path: str, value: Any) -> No
 
 
 @pytest.mark.parametrize("path", POSTS)
-@pytest.mark.parametrize("part", ["assets", "images", "audio", "videos"])
+@pytest.mark.parametrize("part", UNSERVED_PARTS)
 def test_parts_that_cannot_be_honoured_are_refused_by_name(server: Server, path: str, part: str) -> None:
-    for value in ([{"id": "a"}], ["data:,"], {"a": "b"}, "data:,"):
+    for value in FULL_PARTS:
         assert part in refused(server.request("POST", path, body_for(path) | {part: value}), 422)
 
 
+@pytest.mark.parametrize("question", MIXED.values(), ids=["noul", "choice", "score"])
+@pytest.mark.parametrize("part", UNSERVED_PARTS)
+def test_parts_of_a_question_are_refused_by_name_too(server: Server, question: Any, part: str) -> None:
+    for value in FULL_PARTS:
+        refusal(server, question | {part: value}, part)
+    for value in EMPTY_PARTS:
+        assert one(server, question | {part: value}) == one(server, question)
+
+
 @pytest.mark.parametrize("path", POSTS)
-@pytest.mark.parametrize("part", ["assets", "images", "audio", "videos"])
+@pytest.mark.parametrize("part", UNSERVED_PARTS)
 def test_empty_parts_are_nothing_to_honour(server: Server, path: str, part: str) -> None:
-    empty: tuple[Any, ...] = ([], {}, None)
-    for value in empty:
+    for value in EMPTY_PARTS:
         served(server.request("POST", path, body_for(path) | {part: value}))
 
 
@@ -342,5 +378,14 @@ def test_a_box_question_is_refused_in_words(server: Server) -> None:
 
 
 def test_each_endpoint_wants_its_own_field(server: Server) -> None:
-    refused(server.request("POST", SINGLE, bytes_for(BATCH)), 422)
-    refused(server.request("POST", BATCH, bytes_for(SINGLE)), 422)
+    said = refused(server.request("POST", SINGLE, bytes_for(BATCH)), 422)
+    assert said == "the field 'state' is missing: 'states' are for /v1/systemone/batch"
+    said = refused(server.request("POST", BATCH, bytes_for(SINGLE)), 422)
+    assert said == "the field 'states' is missing: one state is for /v1/systemone"
+    assert refused(server.request("POST", SINGLE, b"{}"), 422) == "the field 'state' is missing"
+    assert refused(server.request("POST", BATCH, b"{}"), 422) == "the field 'states' is missing"
+
+
+def test_a_list_of_questions_is_told_what_is_wanted(server: Server) -> None:
+    said = "the field 'questions' must be an object, from each question's name to the question"
+    assert refused(server.ask("x", [NOUL]), 422) == said

@@ -7,7 +7,19 @@ import string
 import pytest
 
 from decided.web.edge import chosen_id
-from tests.spec.checks import GETS, POSTS, SINGLE, body_for, bytes_for, has_ids
+from tests.spec.checks import (
+    AUTHORIZED,
+    GETS,
+    POSTS,
+    SINGLE,
+    body_for,
+    bytes_for,
+    eventually,
+    has_ids,
+    in_flight,
+    refused,
+)
+from tests.spec.conftest import SMALL_BODY
 from tests.spec.wire import Wire, head, message
 from tests.support.server import Reply, Server
 
@@ -87,6 +99,39 @@ def test_ids_that_are_made_are_128_bits_and_never_the_same() -> None:
 def test_the_name_of_the_header_has_no_case(server: Server) -> None:
     for name in ("x-request-id", "X-REQUEST-ID", "X-Request-ID"):
         assert has_ids(server.request("POST", SINGLE, body_for(SINGLE), {name: "mine"})) == "mine"
+
+
+MINE = "X-Request-Id: mine"
+
+
+def test_the_id_is_echoed_with_what_is_refused_early(strict: Server) -> None:
+    """Without the key, without a place, and for a body that is too large."""
+    assert eventually(lambda: in_flight(strict) == 0)
+    key = f"Authorization: {AUTHORIZED['Authorization']}"
+    with Wire(strict) as holder, Wire(strict) as wire:
+        for path in POSTS:
+            for request, status in (
+                (message(b"{}", MINE, path=path), 401),
+                (message(b" " * (SMALL_BODY + 1), MINE, key, path=path), 413),
+            ):
+                reply = wire.exchange(request)
+                refused(reply, status)
+                assert has_ids(reply) == "mine"
+        holder.send(head("Content-Length: 5", key))
+        assert eventually(lambda: in_flight(strict) == 1)
+        for path in POSTS:
+            reply = wire.exchange(message(b"{}", MINE, key, path=path))
+            refused(reply, 503)
+            assert has_ids(reply) == "mine"
+
+
+@pytest.mark.parametrize("path", POSTS)
+def test_the_id_is_echoed_with_what_takes_too_long(narrow: Server, path: str) -> None:
+    assert eventually(lambda: in_flight(narrow) == 0)
+    with Wire(narrow) as wire:
+        reply = wire.exchange(head("Content-Length: 5", MINE, path=path))
+        refused(reply, 504)
+        assert has_ids(reply) == "mine"
 
 
 def test_the_id_is_echoed_with_an_error(server: Server) -> None:

@@ -9,6 +9,8 @@ import pytest
 
 from decided.cli import main
 from decided.errors import SettingsError
+from decided.hardware import physical_cores
+from decided.serving.start import _within_the_machine
 from decided.settings import Settings, load
 from tests.spec.checks import bytes_for, eventually, in_flight, refused, served
 from tests.spec.wire import Wire, head
@@ -205,6 +207,12 @@ def test_all_values_out_of_range(
     monkeypatch.setenv(variable(name), value)
     assert main(["serve"]) == 2
     assert variable(name) in capsys.readouterr().err
+
+
+def test_there_are_no_more_threads_than_cores() -> None:
+    cores = physical_cores()
+    for asked, threads in ((4000, cores), (cores + 1, cores), (cores, cores), (1, 1), (None, None)):
+        assert _within_the_machine(Settings(threads=asked)).threads == threads
 
 
 def test_threads_above_the_cores_are_capped_with_a_warning() -> None:

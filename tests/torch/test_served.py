@@ -34,6 +34,8 @@ def test_a_folder_is_served_and_says_what_it_is(laya: Path) -> None:
         assert "256 tokens" in entry["description"]
         assert "float32, temperatures of the checkpoint" in entry["description"]
         assert server.get("/health").json["device"] == "cpu"
+        for path in ("/health", "/v1/models"):
+            assert str(laya.parent) not in server.get(path).body.decode()
         reply = server.ask(STATES[0], QUESTIONS).json
         assert list(reply["answers"]) == list(QUESTIONS)
         assert "warnings" not in reply

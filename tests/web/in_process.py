@@ -78,14 +78,14 @@ class Recorder:
         try:
             body = await request.body(LIMIT)
         except DecidedError as error:
-            self.refuse(error, line)
+            self.refuse(error, line, b"")
             return
         self.requests.append(Seen(request.method, request.path, request.headers, body))
         for _ in range(self.chance.randrange(3)):
             await asyncio.sleep(0)
         line.write(request, Reply(200, b""), b"id")
 
-    def refuse(self, error: DecidedError, line: ReplyWriter) -> None:
+    def refuse(self, error: DecidedError, line: ReplyWriter, given_id: bytes) -> None:
         self.refusals.append(error)
         line.write(HttpRequest("", "", {}), Reply(error.status, b""), b"id")
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.spec.checks import bytes_for, eventually, in_flight, refused, served
+from tests.spec.checks import bytes_for, eventually, has_ids, in_flight, refused, served
 from tests.spec.wire import Wire, chunked, head, message
 from tests.support.server import Server, running_server
 
@@ -153,6 +153,93 @@ def test_empty_lines_before_a_request_are_ignored(server: Server) -> None:
     with Wire(server) as wire:
         for before in (b"\r\n", b"\r\n\r\n\r\n"):
             served(wire.exchange(before + NEXT))
+
+
+# --- refused with their id, and in words that help ---
+
+MINE = b"X-Request-Id: mine"
+ANY = "this is not a valid HTTP/1.1 request"
+ONE_HOST = "a request needs one Host header, with one valid host"
+ONE_CODING = "the only transfer encoding served is chunked, and that in HTTP/1.1"
+BOTH = "Content-Length and Transfer-Encoding cannot be combined"
+ONE_LENGTH = "a request has one Content-Length at most"
+TOO_LONG = "the Content-Length is too large"
+OTHER_HTTP = "this server speaks HTTP/1.1"
+HOST = b"Host: x"
+CHUNKED = b"Transfer-Encoding: chunked"
+REFUSED = {
+    "no host": (with_lines(MINE), ONE_HOST),
+    "two hosts": (with_lines(HOST, MINE, HOST), ONE_HOST),
+    "gzip": (with_lines(HOST, MINE, b"Transfer-Encoding: gzip, chunked"), ONE_CODING),
+    "identity": (with_lines(HOST, b"Transfer-Encoding: identity", MINE), ONE_CODING),
+    "chunks in HTTP/1.0": (with_lines(HOST, CHUNKED, MINE, version=b"1.0"), ONE_CODING),
+    "chunks and a length": (with_lines(HOST, CHUNKED, MINE, b"Content-Length: 4"), BOTH),
+    "a length and chunks": (with_lines(HOST, b"CONTENT-LENGTH: 4", b"TRANSFER-ENCODING: chunked", MINE), BOTH),
+    "two lengths": (with_lines(HOST, b"Content-Length: 4", MINE, b"content-length: 4"), ONE_LENGTH),
+    "20 digits": (with_lines(HOST, b"Content-Length: 18446744073709551615", MINE), TOO_LONG),
+    "21 digits": (with_lines(HOST, b"Content-Length: " + b"9" * 21, MINE), TOO_LONG),
+    "a space before a colon": (with_lines(HOST, MINE, b"X-A : b"), ANY),
+    "a folded line": (with_lines(HOST, b"X-A: b", b" c", MINE), ANY),
+    "HTTP/1.2": (with_lines(HOST, MINE, version=b"1.2"), OTHER_HTTP),
+    "HTTP/2.0": (with_lines(HOST, MINE, version=b"2.0"), OTHER_HTTP),
+    "too large": (with_lines(HOST, MINE, b"X-A: " + b"x" * 2**16), "larger than 65536 bytes"),
+}
+
+
+@pytest.mark.parametrize(("request_bytes", "said"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize("written", [MINE, MINE.lower(), b"X-REQUEST-ID:mine", b"x-Request-ID: \t mine \t"], ids=repr)
+def test_a_head_that_is_refused_gets_its_id_back(
+    server: Server, request_bytes: bytes, said: str, written: bytes
+) -> None:
+    with Wire(server) as wire:
+        reply = wire.exchange(request_bytes.replace(MINE, written))
+        assert said in refused(reply, 400)
+        assert has_ids(reply) == "mine"
+        assert wire.ended()
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [b"X-Request-Id: a", b"X-Request-Id: b"],
+        [b"X-Request-Id: a", b"x-request-id: a"],
+        [b"X-Request-Id: a", b"X-Request-Id : a"],
+        [b"X-Request-Id: a", b" b"],
+        [b"X-Request-Id: a b"],
+        [b"X-Request-Id : a"],
+        [b"X-Request-Id: a\nX-A: b"],
+        [b"X-Request-Id:"],
+        [b"X-Request-Id: " + b"a" * 129],
+        [b"X-Request-Id: a/b"],
+        [b"X-Request-Id-Too: a"],
+        [b"X-A: X-Request-Id: a"],
+        [b"", b"X-Request-Id: a"],
+    ],
+    ids=repr,
+)
+def test_what_is_no_id_beyond_doubt_is_not_sent_back(server: Server, lines: list[bytes]) -> None:
+    with Wire(server) as wire:
+        reply = wire.exchange(with_lines(*lines))
+        refused(reply, 400)
+        assert len(has_ids(reply)) == 32
+
+
+@pytest.mark.parametrize(
+    ("noise", "said"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "this port speaks plain HTTP, not TLS"),
+        (b"\x16\x03\x01\r\n\r\n", "this port speaks plain HTTP, not TLS"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", OTHER_HTTP),
+        (b"hello\r\n\r\n", ANY),
+        (head("Transfer-Encoding: chunked") + b"zz\r\n", "the chunks of the body are malformed"),
+        (head("Transfer-Encoding: chunked") + b"2\r\n{}}\r\n0\r\n\r\n", "the chunks of the body are malformed"),
+    ],
+    ids=["tls", "tls with a blank line", "http/2", "words", "no size", "too small a size"],
+)
+def test_other_noise_is_told_what_is_wrong(server: Server, noise: bytes, said: str) -> None:
+    with Wire(server) as wire:
+        assert refused(wire.exchange(noise), 400) == said
+        assert wire.ended()
 
 
 # --- our own faults ---

@@ -12,6 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 import msgspec
 
 from decided.contract.types import (
+    MAX_OPTIONS,
     MAX_QUESTIONS,
     MAX_STATE_CHARACTERS,
     MAX_STATES,
@@ -37,9 +38,20 @@ _CRITERIA: dict[str, tuple[Any, str]] = {
     "noul": (dict | None, "left out, or an object that describes 'true' and 'false'"),
 }
 """What criteria may be, and how to say so: a list of options is what many try first."""
+_UTF_16 = "looks like UTF-16: send UTF-8"
+_BEGINNINGS = {
+    b"\xff\xfe": _UTF_16,
+    b"\xfe\xff": _UTF_16,
+    b"\xef\xbb\xbf": "begins with a byte order mark: send UTF-8 without one",
+    b"\x1f\x8b": "looks like gzip: send Content-Encoding: gzip",
+    b"\x28\xb5\x2f\xfd": "looks like zstd: send Content-Encoding: zstd",
+}
+"""What is sent in place of JSON in UTF-8, and what to say then."""
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 _decode_questions: Callable[[bytes], dict[str, Question]] = msgspec.json.Decoder(dict[str, Question]).decode
 
+_QUOTED = 80
+"""How many characters of a client's name there are in a message."""
 _KEPT, _KEPT_BYTES = 256, 4096
 """Of questions that were read before: how many sets are kept, and how large one may be."""
 
@@ -78,10 +90,28 @@ def read_value(content: bytes, what: str) -> Any:
         if again != content and again != msgspec.json.format(content, indent=-1):
             json.loads(content, object_pairs_hook=_refuse_repeated_keys, parse_int=len, parse_float=len)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Unreadable(f"{what} is not valid JSON: {error}" if content else f"{what} is empty") from None
+        raise Unreadable(f"{what} {_wrong_with(content, error)}") from None
     except RecursionError:
         raise Unreadable(f"{what} is nested too deeply") from None
     return value
+
+
+def _wrong_with(body: bytes, error: Exception) -> str:
+    """Why bytes are no JSON that can be read. The decoder takes what is not UTF-8 for strange characters."""
+    if not body:
+        return "is empty"
+    for beginning, words in _BEGINNINGS.items():
+        if body.startswith(beginning):
+            return words
+    if b"\0" in body[:2]:
+        return _UTF_16
+    try:
+        body.decode()
+    except UnicodeDecodeError as found:
+        return f"is not UTF-8: byte 0x{body[found.start]:02x} at byte {found.start}"
+    if "out of range" in str(error):
+        return "holds a number too large to be read (beyond 1.8e308, or more than 4300 digits)"
+    return f"is not valid JSON: {error}"
 
 
 def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> None:
@@ -97,7 +127,8 @@ def read_request(body: bytes, max_options: int, explain: bool = False) -> Reques
     """A single-state request, or 400, or 422."""
     fields = read_object(body)
     if "state" not in fields:
-        raise Invalid("the field 'state' is missing")
+        instead = ": 'states' are for /v1/systemone/batch" if "states" in fields else ""
+        raise Invalid(f"the field 'state' is missing{instead}")
     state = read_state(fields["state"], "state")
     sent = [fields["state"]] if explain or fields.get("explain") is True else None
     return Request([state], _read_questions(fields, max_options), sent)
@@ -109,7 +140,9 @@ def read_batch(body: bytes, max_options: int, explain: bool = False) -> Request:
     fields = read_object(body)
     states = fields.get("states")
     if not isinstance(states, list):
-        raise Invalid("the field 'states' must be an array" if "states" in fields else "the field 'states' is missing")
+        if "states" in fields:
+            raise Invalid("the field 'states' must be an array")
+        raise Invalid(f"the field 'states' is missing{': one state is for /v1/systemone' if 'state' in fields else ''}")
     if len(states) > MAX_STATES:
         raise Invalid(f"too many states: {len(states)}, at most {MAX_STATES}")
     rendered = [read_state(state, f"states[{index}]") for index, state in enumerate(states)]
@@ -124,18 +157,21 @@ def read_outcomes(body: bytes, _max_options: int = 0) -> OutcomesRequest:
     try:
         return msgspec.convert(fields, OutcomesRequest)
     except msgspec.ValidationError as error:
+        for field in ("request_id", "outcomes"):
+            if field not in fields:
+                raise Invalid(f"the field '{field}' is missing") from None
         told = fields.get("outcomes")
         if isinstance(told, dict) and len(told) <= MAX_QUESTIONS:  # look at each alone, to name the wrong one
-            for name, answer in told.items():
-                _check_told(name, answer)
+            for place, (name, answer) in enumerate(told.items(), 1):
+                _check_told(called(name, place), answer)
         raise Invalid(str(error)) from None
 
 
-def _check_told(name: str, answer: object) -> None:
+def _check_told(question: str, answer: object) -> None:
     try:
         msgspec.convert(answer, Told)
     except msgspec.ValidationError as error:
-        raise _refused(name, str(error)) from None
+        raise Invalid(f"{question}: {error}") from None
 
 
 def read_state(state: object, where: str = "state") -> str:
@@ -150,7 +186,9 @@ def _read_questions(fields: dict[str, Any], max_options: int) -> dict[str, Quest
     _refuse_unserved_parts(fields)
     questions = fields.get("questions")
     if not isinstance(questions, dict):
-        found = "must be an object" if "questions" in fields else "is missing"
+        found = (
+            "must be an object, from each question's name to the question" if "questions" in fields else "is missing"
+        )
         raise Invalid(f"the field 'questions' {found}")
     if not questions:
         raise Invalid("the field 'questions' must hold at least one question")
@@ -163,12 +201,18 @@ def _read_questions(fields: dict[str, Any], max_options: int) -> dict[str, Quest
 
 def _read_new(written: bytes, max_options: int) -> dict[str, Question]:
     values = _decode(written)
+    name = ""
     try:
-        questions = _decode_questions(written)
-    except msgspec.ValidationError:  # one of them is wrong: look at each alone, to name it
-        questions = {name: _read_alone(name, value, max_options) for name, value in values.items()}
-    for name, question in questions.items():
-        _check(name, question, values[name], max_options)
+        try:
+            questions = _decode_questions(written)
+        except msgspec.ValidationError:  # one of them is wrong: look at each alone, to name it
+            questions = {}
+            for name, value in values.items():
+                questions[name] = _read_alone(value, max_options)
+        for name, question in questions.items():
+            _check(question, values[name], max_options)
+    except Invalid as error:
+        raise Invalid(f"{called(name, [*values].index(name) + 1)}: {error}") from None
     return questions
 
 
@@ -176,53 +220,65 @@ _read_known = lru_cache(_KEPT)(_read_new)
 """Most clients ask the same questions of every state. What this gives is shared, and nobody changes it."""
 
 
-def _read_alone(name: str, value: object, max_options: int) -> Question:
+def _read_alone(value: object, max_options: int) -> Question:
     if not isinstance(value, dict):
-        raise _refused(name, "must be an object")
+        raise Invalid("must be an object")
     kind = value.get("type")
     if not isinstance(kind, str):
         found = "must be text" if "type" in value else "is missing"
-        raise _refused(name, f"the field 'type' {found}: 'choice', 'score' or 'noul'")
+        raise Invalid(f"the field 'type' {found}: 'choice', 'score' or 'noul'")
     if kind not in _TYPES:
         served = "'choice', 'score' and 'noul'"
-        raise _refused(name, f"this service answers questions of type {served}, not {quote(kind)}")
+        raise Invalid(f"this service answers questions of type {served}, not {quote(kind)}")
     criteria, (form, told) = value.get("criteria"), _CRITERIA[kind]
     if not isinstance(criteria, form) or (kind != "noul" and not criteria):
-        raise _refused(name, f"the 'criteria' of a {kind} must be {told}")
-    if kind != "noul" and len(criteria) > max_options:
-        raise _refused(name, f"too many options: {len(criteria)}, at most {max_options}")
+        raise Invalid(f"the 'criteria' of a {kind} must be {told}")
+    if kind != "noul":
+        _check_number(len(criteria), max_options)
     try:
         question: Question = msgspec.convert(value, _TYPES[kind])
     except msgspec.ValidationError as error:
-        raise _refused(name, _placed(str(error), criteria)) from None
+        raise Invalid(_wrong_part(value, kind) or str(error)) from None
     return question
 
 
-def _placed(reason: str, criteria: object) -> str:
-    """A reason that names the option: of a mapping msgspec does not say which value is wrong."""
-    if isinstance(criteria, dict):
-        wrong = [key for key, description in criteria.items() if not isinstance(description, str | dict | list | None)]
-        if wrong:
-            return reason.replace("`$.criteria[...]`", f"option {quote(wrong[0])}")
-    return reason
+def _wrong_part(value: dict[str, Any], kind: str) -> str:
+    """Which part of a question is not what it may be. msgspec has names of its own for them, and none for an option."""
+    instructions, criteria = value.get("instructions"), value.get("criteria") or {}
+    if not isinstance(instructions, str | dict | list | None):
+        return f"instructions must be text, an object, an array or null, not {_kind_of(instructions)}"
+    if kind == "score":
+        for place, level in enumerate(criteria):
+            if not isinstance(level, str | dict | list):
+                return f"level {place} must be text, an object or an array, not {_kind_of(level)}"
+        return ""
+    for key, words in criteria.items():
+        if kind == "noul" and key not in ("true", "false"):
+            return f'the criteria of a noul have the keys "true" and "false" only, not {quote(key)}'
+        if not isinstance(words, str | dict | list | None):
+            return f"option {quote(key)} must be described by text, an object, an array or null, not {_kind_of(words)}"
+    return ""
 
 
-def _check(name: str, question: Question, value: dict[str, Any], max_options: int) -> None:
+def _kind_of(value: object) -> str:
+    return "null" if value is None else "a boolean" if isinstance(value, bool) else "a number"
+
+
+def _check(question: Question, value: dict[str, Any], max_options: int) -> None:
     """What the types cannot say."""
     if not UNSERVED_PARTS.isdisjoint(value):
-        try:
-            _refuse_unserved_parts(value)
-        except Invalid as error:
-            raise _refused(name, str(error)) from None
+        _refuse_unserved_parts(value)
     if isinstance(question, Noul):
         if not question.instructions and not _described(question.criteria):
-            raise _refused(name, "a noul needs instructions, or criteria that describe 'true' or 'false'")
-    elif len(question.criteria) > max_options:
-        raise _refused(name, f"too many options: {len(question.criteria)}, at most {max_options}")
+            raise Invalid("a noul needs instructions, or criteria that describe 'true' or 'false'")
+    else:
+        _check_number(len(question.criteria), max_options)
 
 
-def _refused(name: str, reason: str) -> Invalid:
-    return Invalid(f"question {quote(name)}: {reason}")
+def _check_number(options: int, most: int) -> None:
+    if options > most:
+        of_model = " with this model" if most < MAX_OPTIONS else ""
+        raise Invalid(f"too many options: {options}, at most {most}{of_model}")
 
 
 def _refuse_unserved_parts(fields: dict[str, Any]) -> None:
@@ -251,6 +307,11 @@ def option_number(name: str, question: Question, answer: object) -> int:
     return answer
 
 
+def called(name: str, place: int) -> str:
+    """A question in a message: by its name; where that is too long to be told from others, by its place as well."""
+    return f"question {quote(name)}" if len(name) <= _QUOTED else f"question {place} ({quote(name)})"
+
+
 def quote(name: str) -> str:
     """A client's name in a message: quoted, escaped, and short however long it is."""
-    return json.dumps(name if len(name) <= 80 else name[:79] + "…", ensure_ascii=False)
+    return json.dumps(name if len(name) <= _QUOTED else name[: _QUOTED - 1] + "…", ensure_ascii=False)

@@ -25,7 +25,7 @@ class Places:
         free = self._number - self.taken
         held = self._of_clients[client]
         if free <= 0 or (self.shared and held and held >= _TIMES_THE_FREE * (free - 1)):
-            raise AtCapacity
+            raise AtCapacity(held if free > 0 else 0)
         self.keep(client)
 
     def keep(self, client: str) -> None:

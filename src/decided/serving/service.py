@@ -7,7 +7,7 @@ from typing import NamedTuple
 from decided.audit.line import Decision
 from decided.audit.log import AuditLog
 from decided.contract.answers import Mark, answer, normalise
-from decided.contract.decoding import quote
+from decided.contract.decoding import called
 from decided.contract.temperature import Temperatures
 from decided.contract.types import Answer, OutcomesReceipt, OutcomesRequest, Question, Request, SingleResponse, Usage
 from decided.engines.api import NOBODY, Caller, Cut, Emit, Engine, Verdict, gives_features
@@ -235,7 +235,7 @@ class Service:
             if mark is not None:
                 self._count_profiled(question, found)
             if cut:
-                warnings.append(_warning(name, cut))
+                warnings.append(f"{called(name, len(answers))}: {_in_words(cut)}")
                 self.metrics.truncated()
         return answers, warnings
 
@@ -308,9 +308,9 @@ class Service:
         return given, marks
 
 
-def _warning(name: str, cuts: Sequence[Cut]) -> str:
+def _in_words(cuts: Sequence[Cut]) -> str:
     parts = [
         f"the model read {cut.kept} of {'about ' if cut.estimated else ''}{cut.given} tokens of the {cut.part}"
         for cut in cuts
     ]
-    return f"question {quote(name)}: {'; '.join(parts)}"
+    return "; ".join(parts)

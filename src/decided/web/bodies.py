@@ -10,12 +10,17 @@ from decided.errors import BodyTooLarge, Unreadable, UnsupportedMedia
 _ZSTD_MAX_WINDOW = 8 * 2**20  # what RFC 8878 asks of decoders; a larger window is a request for memory, not data
 
 
+class _Followed(EOFError):
+    """The end of the stream is not that of the body."""
+
+
 def check_encoding(content_type: bytes, content_encoding: bytes) -> None:
     """415 for what cannot be read, before anything is unpacked."""
     if content_type.strip().lower().startswith(b"multipart/"):
-        raise UnsupportedMedia("multipart bodies are not read: send JSON")
+        raise UnsupportedMedia("multipart bodies are not supported: send JSON")
     if content_encoding and _normal(content_encoding) not in _DECODERS:
-        raise UnsupportedMedia("this Content-Encoding is not read: send zstd, gzip, deflate or none")
+        more = ", one encoding only" if b"," in content_encoding else ""
+        raise UnsupportedMedia(f"this Content-Encoding is not supported: send zstd, gzip, deflate or none{more}")
 
 
 def decode(body: bytes, content_encoding: bytes, limit: int) -> bytes:
@@ -27,8 +32,12 @@ def decode(body: bytes, content_encoding: bytes, limit: int) -> bytes:
         return body
     try:
         return unpack(body, limit)
-    except (zlib.error, zstandard.ZstdError, EOFError):
+    except (zlib.error, zstandard.ZstdError, EOFError) as error:
         name = _normal(content_encoding).decode()
+        if isinstance(error, _Followed):
+            raise Unreadable(f"the body must be one {name} stream, with nothing after it") from None
+        if "too much memory" in str(error):
+            raise Unreadable(f"the {name} stream asks for a window above {_ZSTD_MAX_WINDOW // 2**20} MiB") from None
         raise Unreadable(f"the body is not a whole, valid {name} stream") from None
 
 
@@ -52,9 +61,11 @@ def _inflate(body: bytes, limit: int, wbits: int) -> bytes:
     stream = zlib.decompressobj(wbits)
     data = stream.decompress(body, limit + 1)
     if len(data) > limit:
-        raise BodyTooLarge(limit)
-    if not stream.eof or stream.unused_data:
+        raise BodyTooLarge(limit, "unpacks to more")
+    if not stream.eof:
         raise EOFError
+    if stream.unused_data:
+        raise _Followed
     return data
 
 
@@ -62,11 +73,13 @@ def _zstd(body: bytes, limit: int) -> bytes:
     """Twice over the stream: the reader stops at the limit but does not see a missing end, the object does."""
     packer = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW)
     if len(packer.stream_reader(body).read(limit + 1)) > limit:
-        raise BodyTooLarge(limit)
+        raise BodyTooLarge(limit, "unpacks to more")
     stream = packer.decompressobj()
     data = stream.decompress(body)
-    if not stream.eof or stream.unused_data:
+    if not stream.eof:
         raise EOFError
+    if stream.unused_data:
+        raise _Followed
     return data
 
 

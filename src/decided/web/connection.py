@@ -219,7 +219,7 @@ class Connection(asyncio.Protocol):
 
     def _refuse(self, error: DecidedError) -> None:
         self._broken = True
-        self._edge.refuse(error, self)
+        self._edge.refuse(error, self, self._parser.refused_id())
         self._hang_up()
 
     def _close(self) -> None:

@@ -11,7 +11,7 @@ import time
 
 from decided import tracing
 from decided.contract.types import MAX_REQUEST_ID_CHARACTERS, Problem, encode
-from decided.errors import DecidedError, InferenceFailed, MethodNotAllowed, Unavailable
+from decided.errors import DecidedError, InferenceFailed, MethodNotAllowed, TimedOut, Unavailable
 from decided.logs import RequestLog
 from decided.serving.metrics import Metrics
 from decided.web.message import HttpRequest, Reply, ReplyWriter
@@ -69,9 +69,9 @@ class Edge:
             log.exception("request %s: broke off while sending", request.id)
             line.abort()
 
-    def refuse(self, error: DecidedError, line: ReplyWriter) -> None:
+    def refuse(self, error: DecidedError, line: ReplyWriter, given_id: bytes) -> None:
         """Answer what never became a request."""
-        request, request_id = HttpRequest("", "", {}), chosen_id(b"")
+        request, request_id = HttpRequest("", "", {}), chosen_id(given_id)
         request.id = request_id.decode()
         line.write(request, self._refusal(error), request_id)
         self._note(request, error.status, 0.0)
@@ -84,6 +84,8 @@ class Edge:
             if isinstance(error, InferenceFailed):
                 log.error("request %s: %s", request.id, error.reason, exc_info=error.__cause__)
                 error.__cause__ = None  # its frames know the request, and the request this error: a circle
+            if isinstance(error, TimedOut) and not request.ended:
+                error = TimedOut(error.seconds, "the body did not arrive")
             return self._refusal(error)
         except asyncio.CancelledError as cancelled:
             if cancelled.args == (CLIENT_LEFT,):

@@ -17,6 +17,8 @@ from decided.web.message import HttpRequest
 MAX_HEAD_BYTES = 64 * 1024
 
 _NOT_HTTP = "this is not a valid HTTP/1.1 request"
+_CHUNKS = "the chunks of the body are malformed"
+_LENGTH = "the Content-Length is too large"
 _TOO_LARGE = f"the request line and headers are larger than {MAX_HEAD_BYTES} bytes"
 _NO_BODY = f"there are more than {MAX_HEAD_BYTES} bytes between two pieces of the body"
 _ONE_HOST = "a request needs one Host header, with one valid host"
@@ -34,6 +36,10 @@ _MAX_LENGTH_DIGITS = 19
 _MAX_PIECE_BYTES = 16 * 1024
 _MAX_KNOWN_HEADS = 512
 _MAX_KNOWN_HEAD_BYTES = 2048
+_OTHER_VERSION = re.compile(rb"[!-~]+ [!-~]+ HTTP/(?!1\.[01]\r)[0-9.]+\r\n")
+_CHUNKED = re.compile(rb"\r\ntransfer-encoding:[ \t]*chunked[ \t]*\r\n")
+_LONG = re.compile(rb"\r\ncontent-length:[ \t]*[0-9]{%d}" % (_MAX_LENGTH_DIGITS + 1))
+_REQUEST_ID = re.compile(rb"(?i)\r\nx-request-id(?::[ \t]*([!-~]*)[ \t]*(?=\r\n[^ \t])|[ \t:])")
 _UNRESERVED = re.compile(r"%(?:2[DE]|3[0-9]|[46][1-9A-F]|[57][0-9A]|5F|7E)", re.IGNORECASE)
 
 
@@ -96,13 +102,17 @@ class RequestParser:
             raise Unreadable(_TOO_LARGE)
         if end < 0:
             if _BEGINNING.match(unread) is None or unread.count(b"\n") != unread.count(b"\r\n"):
-                raise Unreadable(_NOT_HTTP)
+                raise Unreadable(_fault(unread))
             return None
         end += len(_BLANK)
         self.unread, head = unread[end:], unread[:end]
         found = self._known.get(head)
         if found is None:
-            found = self._head(head)
+            try:
+                found = self._head(head)
+            except Exception:
+                self.unread = unread
+                raise
             self._known.add(head, found)
         request = HttpRequest(found.method, found.path, found.headers, found.old, found.last)
         if found.length is not None:
@@ -120,16 +130,25 @@ class RequestParser:
         self.ended = self._left == 0
         return part
 
+    def refused_id(self) -> bytes:
+        """The request id in the head that was refused, if one line of it says so, and none says anything else."""
+        head, blank, _ = self.unread.partition(_BLANK)
+        found = _REQUEST_ID.findall(head + blank)
+        return found[0] if len(found) == 1 else b""
+
     def _head(self, head: bytes) -> RequestHead:
         line = _REQUEST_LINE.match(head)
         if line is None:
-            raise Unreadable(_NOT_HTTP)
+            raise Unreadable(_fault(head))
         self._headers, self._begun, self._keep_alive, self.ended = {}, 0, None, False
         self._llhttp = httptools.HttpRequestParser(self)
         method, target, minor = line.groups()
         # llhttp knows a list of methods, and of those of HTTP it reads CONNECT alone in another way. It is shown POST
         # for all others: the routes decide what a method is, and where a body ends does not depend on it.
-        upgrade = self._feed(head if method == b"CONNECT" else b"POST" + head[len(method) :])
+        try:
+            upgrade = self._feed(head if method == b"CONNECT" else b"POST" + head[len(method) :])
+        except httptools.HttpParserError:
+            raise Unreadable(_fault(head)) from None
         if upgrade:
             # A server may pass over the offer of another protocol (Java's client makes one with its first request), but
             # this parser stops there. If it stops without one, it is at a CONNECT, and what follows is not HTTP.
@@ -145,7 +164,7 @@ class RequestParser:
         elif old or coding.lower() != b"chunked":
             raise Unreadable(_ONE_CODING)
         if len(length) > _MAX_LENGTH_DIGITS:
-            raise Unreadable(_NOT_HTTP)
+            raise Unreadable(_LENGTH)
         self._since_body = 0
         has_body = coding is not None or int(length) > 0
         if self._begun != 1 or self._keep_alive is None or self.ended == has_body:
@@ -174,8 +193,12 @@ class RequestParser:
             if end == position:
                 break
             self._since_body += end - position
-            if self._feed(unread[position:end]) or self._begun != 1:
-                raise Unreadable(_NOT_HTTP)
+            try:
+                upgrade = self._feed(unread[position:end])
+            except httptools.HttpParserError:
+                raise Unreadable(_CHUNKS) from None
+            if upgrade or self._begun != 1:
+                raise Unreadable(_CHUNKS)
             if self._since_body > MAX_HEAD_BYTES:
                 raise Unreadable(_NO_BODY)
             position = end
@@ -187,15 +210,13 @@ class RequestParser:
         return b"".join(body)
 
     def _feed(self, data: bytes) -> bool:
-        """Whether llhttp has stopped because another protocol may follow."""
+        """Whether llhttp has stopped because another protocol may follow. What it cannot read, it raises."""
         try:
             self._llhttp.feed_data(data)
         except httptools.HttpParserUpgrade:
             return True
         except httptools.HttpParserCallbackError as error:
             raise RuntimeError("a callback of the parser failed") from error.__context__
-        except httptools.HttpParserError:
-            raise Unreadable(_NOT_HTTP) from None
         return False
 
     # --- what llhttp tells ---
@@ -217,6 +238,23 @@ class RequestParser:
 
     def on_message_complete(self) -> None:
         self.ended = True
+
+
+def _fault(head: bytes) -> str:
+    """What is wrong with a head that cannot be read: what clients and proxies get wrong has words of its own."""
+    if head.startswith(b"\x16\x03"):
+        return "this port speaks plain HTTP, not TLS"
+    if _OTHER_VERSION.match(head):
+        return "this server speaks HTTP/1.1"
+    lines = head.lower()
+    lengths, codings = lines.count(b"\r\ncontent-length:"), lines.count(b"\r\ntransfer-encoding:")
+    if lengths and codings:
+        return "Content-Length and Transfer-Encoding cannot be combined"
+    if lengths > 1:
+        return "a request has one Content-Length at most"
+    if codings and not _CHUNKED.search(lines):
+        return _ONE_CODING
+    return _LENGTH if lengths and _LONG.search(lines) else _NOT_HTTP
 
 
 def _end_of_piece(unread: bytes, start: int) -> int:
