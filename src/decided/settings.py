@@ -8,6 +8,7 @@ import ipaddress
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -15,6 +16,7 @@ from decided.contract.temperature import Temperatures, read_temperatures
 from decided.errors import SettingsError
 
 PREFIX = "SERVICE_"
+_ALIKE = 0.85
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16", "int8"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
@@ -308,6 +310,16 @@ def load(flags: Mapping[str, str], environment: Mapping[str, str] | None = None)
             shown = "" if item.metadata["secret"] else f", not {value!r}"
             raise SettingsError(f"{source} {error}{shown}") from None
     return Settings(**values)
+
+
+def misspelt(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Variables that nothing reads, and what was probably meant: without a word, a key would be none."""
+    names = [variable(item) for item in all_settings()]
+    found: dict[str, str] = {}
+    for name in os.environ if environment is None else environment:
+        if name.startswith(PREFIX) and name not in names and (near := get_close_matches(name, names, 1, _ALIKE)):
+            found[name] = near[0]
+    return found
 
 
 def exports_traces() -> bool:

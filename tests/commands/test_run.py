@@ -178,6 +178,13 @@ def test_what_the_state_is(decided: Run, questions: Path, server: Server, flags:
     assert json.loads(done.out)["team.confidence"] == expected(server, state)["team.confidence"]
 
 
+def test_a_column_called_text_is_the_state_as_it_is_where_labels_are_read(
+    decided: Run, questions: Path, server: Server
+) -> None:
+    done = decided("run", "-", "--questions", questions, stdin=b'{"a": 1, "text": "T"}')
+    assert json.loads(done.out)["team.confidence"] == expected(server, "T")["team.confidence"]
+
+
 def test_without_a_state_the_row_is_the_state(decided: Run, questions: Path, server: Server) -> None:
     done = decided("run", "-", "--questions", questions, stdin=b'{"a": 1, "b": ["x"]}')
     assert json.loads(done.out)["team.confidence"] == expected(server, {"a": 1, "b": ["x"]})["team.confidence"]

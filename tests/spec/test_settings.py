@@ -119,6 +119,17 @@ def test_a_flag_wins_over_its_variable() -> None:
         hold_to_good(server)
 
 
+def test_a_variable_that_is_nearly_a_setting_is_told() -> None:
+    env = {"SERVICE_APIKEY": "secret", "SERVICE_MODLE": "fake", "SERVICE_HOOK_URL": "of something else"}
+    with running_server(env=env) as server:
+        said = server.log()
+    warned = [line for line in said.splitlines() if "is not a setting" in line]
+    assert len(warned) == 2
+    assert warned[0].endswith("SERVICE_APIKEY is not a setting: did you mean SERVICE_API_KEY?")
+    assert warned[1].endswith("SERVICE_MODLE is not a setting: did you mean SERVICE_MODEL?")
+    assert "secret" not in said
+
+
 def test_the_help_names_every_flag_and_its_variable() -> None:
     """With the defaults of the document: 0.0.0.0, 8000, 256 places, 30 seconds, one mebibyte."""
     command = [sys.executable, "-m", "decided", "serve", "--help"]

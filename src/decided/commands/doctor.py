@@ -14,7 +14,7 @@ from decided.commands.common import add_settings
 from decided.contract.types import Noul, Question
 from decided.errors import StartError
 from decided.hardware import has_flag, multiplies_bytes_exactly, physical_cores
-from decided.settings import Settings
+from decided.settings import Settings, misspelt
 from decided.version import VERSION
 
 SUMMARY = "check this installation and this machine"
@@ -82,6 +82,8 @@ def _machine(chosen: Settings) -> Iterator[Finding]:
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     few = "every connection is an open file: raise the limit with `ulimit -n 65536`"
     yield Finding("open files", f"at most {files}", few if files < _LEAST_FILES else "")
+    for name, meant in misspelt().items():
+        yield Finding("variable", f"{name} is not a setting", f"did you mean {meant}?")
     extras = [extra for extra, library in _EXTRAS.items() if find_spec(library) is not None]
     yield Finding("extras", ", ".join(extras) or "none")
 

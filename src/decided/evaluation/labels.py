@@ -12,7 +12,7 @@ from decided.errors import InputError, Invalid
 from decided.evaluation import labelled
 from decided.evaluation.labelled import BadLine
 from decided.profiles.fingerprint import canonical_keys, fingerprint
-from decided.tables.tables import Row, Table, format_of, missing_column
+from decided.tables.tables import Row, Table, format_of, missing_column, usual_column
 
 _YES, _NO = frozenset({"true", "yes", "y", "1", "1.0"}), frozenset({"false", "no", "n", "0", "0.0"})
 """With a point is how tables write whole numbers beside empty cells."""
@@ -155,9 +155,8 @@ def _text_columns(table: Table, asked: Mapping[str, Question], columns: Sequence
         raise InputError(f"{said}. Each question needs a column of its name")
     if columns:
         return columns
-    for name in ("state", "text"):
-        if name in there:
-            return [name]
+    if usual := usual_column(there):
+        return [usual]
     others = [name for name in there if name not in asked]
     if len(others) == 1 or not there:
         return others or ["state"]

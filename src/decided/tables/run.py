@@ -29,7 +29,17 @@ from decided.tables.columns import EMPTY, Columns
 from decided.tables.dialect import DELIMITERS, LATIN
 from decided.tables.resumable import Spool, check_that_it_is_free, write_whole
 from decided.tables.summary import Summary
-from decided.tables.tables import BINARY, Row, RowText, Table, format_of, is_empty, missing_column, state_of
+from decided.tables.tables import (
+    BINARY,
+    Row,
+    RowText,
+    Table,
+    format_of,
+    is_empty,
+    missing_column,
+    state_of,
+    usual_column,
+)
 from decided.together import together
 
 Finished = tuple[Row, dict[str, Any]]
@@ -112,7 +122,7 @@ def _check(task: Task, table: Table, asked: Columns, kind: str) -> None:
         return
     if table.kind in DELIMITERS and task.encoding is None and table.dialect().encoding == LATIN:
         print(f"{table.source} is not UTF-8: read as Windows-1252; --encoding says otherwise", file=sys.stderr)
-    if not task.state_columns and "state" not in columns and len(columns) > 1 and sys.stderr.isatty():
+    if not task.state_columns and usual_column(columns) is None and len(columns) > 1 and sys.stderr.isatty():
         print("asking about whole rows, all columns together; --state-column names the text", file=sys.stderr)
     for name in asked.types:
         if name in columns:

@@ -3,7 +3,7 @@
 import csv
 import io
 import sys
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from difflib import get_close_matches
 from itertools import chain
@@ -227,11 +227,17 @@ def is_empty(state: Any) -> bool:
     return state is None or (isinstance(state, str) and not state.strip())
 
 
+def usual_column(names: Collection[str]) -> str | None:
+    """Where the text is, if nobody says so and a column is called like it."""
+    return next((name for name in ("state", "text") if name in names), None)
+
+
 def state_of(row: Row, columns: Sequence[str]) -> Any:
-    """What is asked about: the column `state`, or the columns named; or else the whole row. KeyError names what is
-    missing."""
+    """What is asked about: the columns named; else the column `state`, or `text`; else the whole row. KeyError names
+    what is missing."""
     if not columns:
-        return row.values.get("state", row.values)
+        usual = usual_column(row.values)
+        return row.values if usual is None else row.values[usual]
     if len(columns) == 1:
         return row.values[columns[0]]
     return {column: row.values[column] for column in columns}

@@ -13,7 +13,7 @@ from decided.logs import RequestLog
 from decided.serving.metrics import Metrics
 from decided.serving.service import Service
 from decided.serving.start import load_profiles, open_audit_log, open_ledger, read_audit_key, shadowing, start_engine
-from decided.settings import Settings
+from decided.settings import Settings, misspelt
 from decided.version import VERSION
 from decided.web.edge import Edge
 from decided.web.keys import Keys
@@ -43,6 +43,8 @@ class Assembly(NamedTuple):
 @asynccontextmanager
 async def assemble(settings: Settings) -> AsyncIterator[Assembly]:
     """Load and warm up; at the end, let go. Raises StartError if the service cannot start."""
+    for name, meant in misspelt().items():
+        log.warning("%s is not a setting: did you mean %s?", name, meant)
     keys, audit_key = Keys(settings), read_audit_key(settings)
     metrics = Metrics(by_client=keys.named)
     began = time.perf_counter()
