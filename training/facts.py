@@ -20,6 +20,8 @@ class Relation(msgspec.Struct):
     says: list[str]
     asks: list[str]
     pairs: dict[str, str]
+    field: str = ""
+    """What a record calls it, where things are codes that stand in records."""
 
 
 class Order(msgspec.Struct):
@@ -87,6 +89,30 @@ def relation(rng: random.Random) -> Row:
     return _judged(rng, state, right, ANSWERED, MISSED)
 
 
+def coded(rng: random.Random) -> Row:
+    """A code in a record, beside other fields, and what it stands for."""
+    known = rng.choice([each for each in FACTS.relations.values() if each.field])
+    a, b = rng.choice(list(known.pairs.items()))
+    others = sorted(set(known.pairs.values()) - {b})
+    around: list[tuple[str, object]] = [
+        ("id", rng.randint(100, 99_999)),
+        ("status", rng.choice(("open", "paid", "new", "closed"))),
+        ("amount", rng.randint(1, 900)),
+        ("name", rng.choice(("Iris", "M. Okafor", "order 17", "Lund & Co"))),
+    ]
+    fields = [(known.field, a), *rng.sample(around, rng.randint(0, 3))]
+    rng.shuffle(fields)
+    inner: object = dict(fields)
+    state = {rng.choice(("order", "customer", "record")): inner} if rng.random() < 0.2 else inner
+    if rng.random() < 0.6:
+        ask = rng.choice((f"Which {known.field}?", known.field, f"What does the field {known.field} stand for?"))
+        return one_of(rng, "fact", state, ask, b, [b, *rng.sample(others, rng.randint(2, 5))])
+    said = b if rng.random() < 0.5 else rng.choice(others)
+    return yes_no(
+        rng, "fact", state, rng.choice((f"Is the {known.field} {said}?", f"{known.field}: {said}")), said == b
+    )
+
+
 def statement(rng: random.Random) -> Row:
     """A statement that is true, or its false twin."""
     true, false = rng.choice(list(FACTS.statements.items()))
@@ -111,7 +137,7 @@ def order(rng: random.Random) -> Row:
     return one_of(rng, "fact", state, f"Which is {word}?", known.items[high if more else low], [first, second])
 
 
-FAMILIES: dict[Callable[[random.Random], Row], int] = {relation: 26_000, statement: 5000, order: 8000}
+FAMILIES: dict[Callable[[random.Random], Row], int] = {relation: 30_000, coded: 10_000, statement: 5000, order: 8000}
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from training.facts import FACTS, MISSED, capital, order, relation, statement
+from training.facts import FACTS, MISSED, capital, coded, order, relation, statement
 from training.rows import Row
 
 ROWS = 400
@@ -43,6 +43,24 @@ def test_answers_to_quiz_questions_are_those_of_the_table() -> None:
         assert (row["answer"] in YES) == (((asked, told.rstrip(".")) in right) != turned), row
         seen += 1
     assert seen > 50
+
+
+def test_a_code_in_a_record_stands_for_what_the_table_says() -> None:
+    kinds = set()
+    for row in made(coded):
+        state, question = row["state"], row["question"]
+        inner = (
+            next(iter(state.values())) if len(state) == 1 and isinstance(next(iter(state.values())), dict) else state
+        )
+        known = next(each for each in FACTS.relations.values() if each.field and each.field in inner)
+        meant = known.pairs[inner[known.field]]
+        kinds.add(question["type"])
+        if row["answer"] in YES or row["answer"] in (False, "no", "false", "doesNotHold"):
+            assert (row["answer"] in YES) == question["instructions"].rstrip("?").endswith(meant), row
+        else:
+            assert row["answer"] == meant
+            assert len(set(question["criteria"])) == len(question["criteria"]) >= 3
+    assert kinds == {"choice", "noul"}
 
 
 def test_a_statement_is_called_true_where_it_is() -> None:
