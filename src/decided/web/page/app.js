@@ -159,7 +159,7 @@ function App() {
   }, []);
 
   const marked = useMarked(explain ? outcome : null, shown, draft);
-  const keyRefused = outcome?.status === 401 || run?.trouble?.status === 401;
+  const wrongKey = outcome?.wrongKey || run?.trouble?.wrongKey;
   return html`
     <${Head} current=${example} onExample=${leave} />
     <main class=${draft.format === "many" ? "many" : ""}>
@@ -182,7 +182,7 @@ function App() {
           ${
             needsKey &&
             html`<${Field} id="key" class="key" label="API key" type="password" value=${key} onText=${setKey}
-              wrong=${keyRefused && key && "The server does not know this key."} aria-describedby="key-note"
+              wrong=${wrongKey && "The server does not know this key."} aria-describedby="key-note"
               onKeyDown=${(event) => event.key === "Enter" && !event.ctrlKey && submit()} />
               <p id="key-note" class="unseen">Kept in this page alone, until it is closed.</p>`
           }
