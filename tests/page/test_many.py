@@ -35,11 +35,11 @@ def give(playground: Playground, name: str, content: bytes) -> None:
     playground.page.get_by_label("CSV file", exact=True).set_input_files(file)  # type: ignore[arg-type]
 
 
-def saved(playground: Playground) -> tuple[str, list[list[str]]]:
+def saved(playground: Playground, separator: str = ",") -> tuple[str, list[list[str]]]:
     with playground.page.expect_download() as download:
         playground.page.get_by_role("button", name="Download CSV").click()
     text = download.value.path().read_bytes().decode("utf-8-sig")
-    return download.value.suggested_filename, list(csv.reader(io.StringIO(text, newline="")))
+    return download.value.suggested_filename, list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
 
 
 def word(answer: dict[str, Any]) -> str:
@@ -105,7 +105,7 @@ def test_a_file_is_read_as_it_is(
     expect(many.page.get_by_text("2 texts", exact=True)).to_be_visible()
     many.ask()
     expect(many.page.get_by_text("2 texts in")).to_contain_text("1 empty row left out")
-    name, (head, *table) = saved(many)
+    name, (head, *table) = saved(many, separator)
     assert name == "reviews-answers.csv"
     assert head[:8] == ["id", "review", *HEAD]
     assert [row[:2] for row in table] == given[1:]
@@ -142,6 +142,14 @@ def test_a_row_that_does_not_fit_its_columns_is_not_asked(many: Playground, tmp_
         [sys.executable, "-"], input=program, capture_output=True, text=True, timeout=PATIENCE_S, cwd=tmp_path
     )
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["fine", "good"]
+
+
+def test_a_file_of_tabs_is_saved_as_one(many: Playground) -> None:
+    give(many, "one.tsv", b"id\ttext\n1\tfine\n")
+    expect(many.page.locator(".file p").first).to_have_text("one.tsv 1 row")
+    many.ask()
+    name, (head, row) = saved(many, "\t")
+    assert (name, head[:2], row[:2]) == ("one-answers.tsv", ["id", "text"], ["1", "fine"])
 
 
 def test_another_column_can_be_chosen_and_the_file_taken_away(many: Playground) -> None:

@@ -58,13 +58,14 @@ function rowsOf(text, separator) {
 }
 
 // A cell that begins like a formula would be run by a spreadsheet; after an apostrophe it is a text.
-const cell = (value) => {
+const cell = (value, separator) => {
   const text = String(value ?? "");
   const safe = typeof value === "string" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
-  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  return safe.includes(separator) || /["\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 };
 
-export const written = (rows) => rows.map((row) => `${row.map(cell).join(",")}\r\n`).join("");
+export const written = (rows, separator) =>
+  rows.map((row) => `${row.map((value) => cell(value, separator)).join(separator)}\r\n`).join("");
 
 // The column that most likely has the texts: the one with the longest.
 export function longestColumn({ columns, rows }) {

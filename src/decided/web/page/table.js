@@ -140,7 +140,8 @@ function Together({ run: { draft, results } }) {
   `;
 }
 
-// The columns of `decided run`: the answer, its confidence and the probability of each option.
+// The columns of `decided run`: the answer, its confidence and the probability of each option. A file keeps its
+// separator: a spreadsheet that reads one may not read another.
 function download({ draft, texts, results }) {
   const { file, questions } = draft;
   const names = file ? file.columns : ["text"];
@@ -156,7 +157,8 @@ function download({ draft, texts, results }) {
     return [...given, ...values, results[at]?.reply?.warnings?.join("; "), error];
   });
   const name = file ? file.name.replace(/\.\w+$/, "") : "texts";
-  save(`${name}-answers.csv`, `\ufeff${written([head, ...rows])}`, "text/csv");
+  const ending = /\.tsv$/i.test(file?.name) ? "tsv" : "csv";
+  save(`${name}-answers.${ending}`, `\ufeff${written([head, ...rows], file?.separator ?? ",")}`, "text/csv");
 }
 
 function columnsOf(question) {
