@@ -193,7 +193,11 @@ def test_the_key_is_asked_for_when_the_server_does(browser: Browser, keyed: Serv
         playground.ask()
         expect(playground.key).to_be_focused()
         playground.key.fill("wrong")
+        expect(playground.key).not_to_have_attribute("aria-invalid", "true")  # nobody asked with it yet
+        expect(playground.note).to_contain_text("This server asks for a key")
         playground.ask()
+        expect(playground.note).to_contain_text("This key is not accepted")
+        expect(playground.note).to_contain_text("Check it, and ask again.")
         expect(playground.key).to_be_focused()
         assert playground.key.get_attribute("aria-invalid") == "true"
         expect(playground.key).to_have_accessible_description(re.compile("The server does not know this key."))
@@ -205,6 +209,17 @@ def test_the_key_is_asked_for_when_the_server_does(browser: Browser, keyed: Serv
             playground.page.get_by_role("link", name="API document").click()
         assert json.loads(saved.value.path().read_text())["openapi"].startswith("3.")
         assert [line for line in playground.troubles if "status of 401" not in line] == []
+
+
+def test_a_wrong_key_is_told_from_none_with_many_texts_too(browser: Browser, keyed: Server) -> None:
+    with open_backend(browser, keyed.url, "#reviews") as playground:
+        expect(playground.note).to_contain_text("This server asks for a key")
+        playground.key.fill("wrong")
+        playground.ask()
+        expect(playground.note).to_contain_text("This key is not accepted")
+        playground.key.fill("")
+        playground.ask()
+        expect(playground.note).to_contain_text("This server asks for a key")
 
 
 def test_the_key_is_kept_nowhere(browser: Browser, keyed: Server) -> None:

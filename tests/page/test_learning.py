@@ -126,4 +126,4 @@ def test_a_judgement_that_comes_too_late_is_said_to_be(browser: Browser, tmp_pat
         server.stop()
         with running_server(*flags, "--port", str(server.port)):
             playground.answers.first.get_by_role("button", name="Right").click()
-            expect(playground.answers.first.get_by_role("status")).to_contain_text("no answer to the request")
+            expect(playground.answers.first.get_by_role("status")).to_contain_text("no answer with the request id")

@@ -35,11 +35,11 @@ def give(playground: Playground, name: str, content: bytes) -> None:
     playground.page.get_by_label("CSV file", exact=True).set_input_files(file)  # type: ignore[arg-type]
 
 
-def saved(playground: Playground) -> tuple[str, list[list[str]]]:
+def saved(playground: Playground, separator: str = ",") -> tuple[str, list[list[str]]]:
     with playground.page.expect_download() as download:
         playground.page.get_by_role("button", name="Download CSV").click()
     text = download.value.path().read_bytes().decode("utf-8-sig")
-    return download.value.suggested_filename, list(csv.reader(io.StringIO(text, newline="")))
+    return download.value.suggested_filename, list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
 
 
 def word(answer: dict[str, Any]) -> str:
@@ -91,7 +91,7 @@ def test_the_texts_together_are_counted(many: Playground, server: Server) -> Non
     ("content", "encoding", "separator"),
     [
         ('id,review\r\n1,"Late, again"\r\n2,\r\n3,"He said ""no""\nand left"\r\n', "utf-8-sig", ","),
-        ("id;review\n1;Späte Lieferung\n2; \n3;gut", "cp1252", ";"),
+        ('id;review\n1;Späte Lieferung\n2; \n3;"gut; sehr gut, ja"', "cp1252", ";"),
         ("id\treview\n1\tSpäte Lieferung\n2\t\n3\tgut\n", "utf-16", "\t"),
     ],
     ids=["quotes", "semicolons", "utf-16"],
@@ -105,7 +105,7 @@ def test_a_file_is_read_as_it_is(
     expect(many.page.get_by_text("2 texts", exact=True)).to_be_visible()
     many.ask()
     expect(many.page.get_by_text("2 texts in")).to_contain_text("1 empty row left out")
-    name, (head, *table) = saved(many)
+    name, (head, *table) = saved(many, separator)
     assert name == "reviews-answers.csv"
     assert head[:8] == ["id", "review", *HEAD]
     assert [row[:2] for row in table] == given[1:]
@@ -119,6 +119,37 @@ def test_a_file_is_read_as_it_is(
     texts = [given[1][1], given[3][1]]
     results = server.batch(texts, many.body()["questions"]).json["results"]
     assert done.stdout == "".join(f"{text} {each['answers']}\n" for text, each in zip(texts, results, strict=True))
+
+
+def test_a_row_that_does_not_fit_its_columns_is_not_asked(many: Playground, tmp_path: Path) -> None:
+    """Nor by the copied code; what is wrong with it is said as `decided run` says it."""
+    content = b'id,text\n1,fine\n\n2,"My parcel\nis late", and so am I,"\xc3\xa9"\n3\n4,good'
+    give(many, "broken.csv", content)
+    expect(many.page.locator(".file")).to_contain_text("4 rows, 2 with too many or too few cells")
+    expect(many.page.get_by_text("4 texts", exact=True)).to_be_visible()
+    assert many.body()["states"] == ["fine", "good"]
+    many.ask()
+    expect(many.page.get_by_text("4 texts in")).to_contain_text("2 without an answer")
+    wrong = ['line 5: 4 cells in place of 2; without a column: [" and so am I","é"]', "line 6: 1 cells in place of 2"]
+    for at, words in enumerate(wrong, 1):
+        expect(rows(many).nth(at).get_by_role("cell")).to_have_text([words])  # once, whatever the number of questions
+    _, (_, *table) = saved(many)
+    assert [row[:2] for row in table] == [["1", "fine"], ["2", "My parcel\nis late"], ["3", ""], ["4", "good"]]
+    assert [row[-1] for row in table] == ["", *wrong, ""]
+    (tmp_path / "broken.csv").write_bytes(content)
+    program = many.request("Python")
+    done = subprocess.run(
+        [sys.executable, "-"], input=program, capture_output=True, text=True, timeout=PATIENCE_S, cwd=tmp_path
+    )
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["fine", "good"]
+
+
+def test_a_file_of_tabs_is_saved_as_one(many: Playground) -> None:
+    give(many, "one.tsv", b"id\ttext\n1\tfine\n")
+    expect(many.page.locator(".file p").first).to_have_text("one.tsv 1 row")
+    many.ask()
+    name, (head, row) = saved(many, "\t")
+    assert (name, head[:2], row[:2]) == ("one-answers.tsv", ["id", "text"], ["1", "fine"])
 
 
 def test_another_column_can_be_chosen_and_the_file_taken_away(many: Playground) -> None:
@@ -177,6 +208,17 @@ def test_a_text_on_which_the_model_fails_fails_alone(many: Playground) -> None:
     expect(rows(many).nth(1)).to_contain_text("inference failed")
     _, (_, *table) = saved(many)
     assert [row[-1] for row in table] == ["", "inference failed", ""]
+
+
+def test_a_text_that_is_too_long_is_left_out_alone(many: Playground) -> None:
+    """Long in characters as the server counts them: a letter that JavaScript takes for two is one."""
+    long = ["x" * 200_001, "🙂" * 200_001]
+    many.text.fill("\n".join(["short", *long, "🙂" * 110_000]))
+    many.ask()
+    expect(many.page.get_by_text("4 texts in")).to_contain_text("2 without an answer")
+    expect(rows(many).nth(2)).to_contain_text("state is too long: 200001 characters, at most 200000")
+    expect(rows(many).nth(3).locator(".cell-name")).to_have_count(3)
+    assert [text[:5] for text in many.body()["states"]] == ["short", "🙂" * 5]
 
 
 def test_answers_arrive_while_others_wait_and_the_rest_can_be_left(many: Playground) -> None:

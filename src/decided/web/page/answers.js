@@ -7,12 +7,16 @@ import { barsOf, chosenOf, headline, isUnsure, optionsOf, percent, plural, reaso
 const milliseconds = (ms) => (ms < 10 ? ms.toFixed(1) : Math.round(ms).toLocaleString("en"));
 const TITLES = {
   401: "This server asks for a key",
+  "wrong key": "This key is not accepted",
   413: "This is too large for the server",
   500: "The model failed on this",
   503: "The server is busy",
   504: "This took longer than the server allows",
 };
-const HINTS = { 401: "Type it into the field beside the button, and ask again." };
+const HINTS = {
+  401: "Type it into the field beside the button, and ask again.",
+  "wrong key": "Check it, and ask again.",
+};
 const LONG_CHARACTERS = 5000;
 const WORTH_A_RETRY = [undefined, 500, 503, 504];
 
@@ -54,14 +58,20 @@ const tokens = ({ input_tokens: read, output_tokens: written }) =>
   `${plural(read, "token")} read${written ? `, ${written.toLocaleString("en")} written` : ""}`;
 
 // What went wrong, and a way on where there is one.
-export const Trouble = ({ trouble: { status, detail, id }, onRetry, again = "Try again" }) => html`
-  <div class=${status === 401 ? "note" : "note bad"} role="alert">
-    <strong>${status ? (TITLES[status] ?? "The server refused this") : "No answer"}</strong>
-    <p>${HINTS[status] ?? detail}</p>
-    ${WORTH_A_RETRY.includes(status) && html`<button type="button" class="button" onClick=${onRetry}>${again}</button>`}
-    ${status && html`<p class="hint">Status ${status}${id && html`, request <code>${id}</code>`}</p>`}
-  </div>
-`;
+export function Trouble({ trouble: { status, detail, id, wrongKey }, onRetry, again = "Try again" }) {
+  const kind = wrongKey ? "wrong key" : status;
+  return html`
+    <div class=${status === 401 ? "note" : "note bad"} role="alert">
+      <strong>${status ? (TITLES[kind] ?? "The server refused this") : "No answer"}</strong>
+      <p>${HINTS[kind] ?? detail}</p>
+      ${
+        WORTH_A_RETRY.includes(status) &&
+        html`<button type="button" class="button" onClick=${onRetry}>${again}</button>`
+      }
+      ${status && html`<p class="hint">Status ${status}${id && html`, request <code>${id}</code>`}</p>`}
+    </div>
+  `;
+}
 
 // What takes long is said to be under way, and for how long.
 export function Waiting({ characters, explain, onStop }) {

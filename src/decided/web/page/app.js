@@ -1,7 +1,7 @@
 // The page: a draft on one side, its answers on the other, and the code that asks the same.
 
 import { Answers, Figures, spoken, Waiting } from "./answers.js";
-import { problems } from "./checks.js";
+import { problems, refusals } from "./checks.js";
 import { Code } from "./code.js";
 import { keyed, textsOf } from "./draft.js";
 import { EXAMPLES } from "./examples.js";
@@ -11,7 +11,7 @@ import { Field, focusSoon, save } from "./parts.js";
 import { html, render, useEffect, useRef, useState } from "./preact.js";
 import { Questions } from "./questions.js";
 import { address } from "./request.js";
-import { EMPTY, Table } from "./table.js";
+import { Table } from "./table.js";
 import { TextBox } from "./text.js";
 import { plural } from "./verdict.js";
 import { apiDocument, ask, askMany, servedModel, tell } from "./wire.js";
@@ -44,7 +44,9 @@ function App() {
     setTried(true);
     if (found.length) return showProblem(found[0]);
     const aborter = (underway.current = new AbortController());
-    if (draft.format === "many") return fill(aborter, { draft, texts: textsOf(draft), results: [], ms: 0 }, quiet);
+    if (draft.format === "many") {
+      return fill(aborter, { draft, texts: textsOf(draft), results: refusals(draft), ms: 0 }, quiet);
+    }
     setRun(null);
     setAsking(true);
     setSlow(false);
@@ -65,7 +67,7 @@ function App() {
   // Ask about the texts of a run that have no answer yet.
   const fill = async (aborter, before, quiet) => {
     const began = performance.now() - before.ms;
-    const results = before.texts.map((text, at) => before.results[at] ?? (text ? undefined : EMPTY));
+    const results = [...before.results];
     const waiting = before.texts.map((text, index) => ({ text, index })).filter(({ index }) => !results[index]);
     const show = (more) => setRun({ ...before, results, trouble: null, ms: performance.now() - began, ...more });
     setOutcome(null);
@@ -159,7 +161,7 @@ function App() {
   }, []);
 
   const marked = useMarked(explain ? outcome : null, shown, draft);
-  const keyRefused = outcome?.status === 401 || run?.trouble?.status === 401;
+  const wrongKey = outcome?.wrongKey || run?.trouble?.wrongKey;
   return html`
     <${Head} current=${example} onExample=${leave} />
     <main class=${draft.format === "many" ? "many" : ""}>
@@ -182,7 +184,7 @@ function App() {
           ${
             needsKey &&
             html`<${Field} id="key" class="key" label="API key" type="password" value=${key} onText=${setKey}
-              wrong=${keyRefused && key && "The server does not know this key."} aria-describedby="key-note"
+              wrong=${wrongKey && "The server does not know this key."} aria-describedby="key-note"
               onKeyDown=${(event) => event.key === "Enter" && !event.ctrlKey && submit()} />
               <p id="key-note" class="unseen">Kept in this page alone, until it is closed.</p>`
           }

@@ -1,10 +1,11 @@
 // What is wrong with a draft, and at which field. A mistake (`always`) is marked while it is typed; what is only not
-// filled in yet, after the first try to ask.
+// filled in yet, after the first try to ask. And which of many texts cannot be asked.
 
 import { textsOf } from "./draft.js";
 
 export const MAX_CHARACTERS = 200_000;
 export const MAX_QUESTIONS = 64;
+export const EMPTY = { detail: "empty" };
 
 export function problems(draft) {
   const found = stateProblems(draft);
@@ -30,6 +31,25 @@ function stateProblems(draft) {
     return wrong(`${(characters - MAX_CHARACTERS).toLocaleString("en")} characters too long.`, true);
   const invalid = draft.format === "json" && jsonProblem(draft.state);
   return invalid ? wrong(`This is not valid JSON: ${invalid}`, true) : [];
+}
+
+// For each of many texts a `{detail}` where it cannot be asked, in the words of `decided run`.
+export const refusals = (draft) =>
+  textsOf(draft).map((text, at) => {
+    const problem = draft.file?.problems[at] || lengthProblem(text);
+    if (problem) return { detail: problem };
+    return text ? undefined : EMPTY;
+  });
+
+export function textsToAsk(draft) {
+  const refused = refusals(draft);
+  return textsOf(draft).filter((_, at) => !refused[at]);
+}
+
+function lengthProblem(text) {
+  if (text.length <= MAX_CHARACTERS) return "";
+  const characters = length(text);
+  return characters > MAX_CHARACTERS && `state is too long: ${characters} characters, at most ${MAX_CHARACTERS}`;
 }
 
 function* questionProblems({ key, name, type, instructions, options, levels, yes, no }, twice) {

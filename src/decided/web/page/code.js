@@ -1,7 +1,6 @@
 // The code that asks what the page asks, and a link that opens the page with it.
 
-import { spoilsCode } from "./checks.js";
-import { textsOf } from "./draft.js";
+import { spoilsCode, textsToAsk } from "./checks.js";
 import { fragmentOf } from "./link.js";
 import { Copy, Pick } from "./parts.js";
 import { html, useMemo, useState } from "./preact.js";
@@ -19,7 +18,7 @@ export function Code({ draft, explain, problems, withKey, say }) {
   const spoilt = problems.find(spoilsCode);
   const write = () => (spoilt ? "" : FORMS[form].write({ ...draft, explain }, withKey));
   const text = useMemo(write, [form, draft, explain, withKey, spoilt]);
-  const more = form !== "python" && draft.format === "many" && textsOf(draft).filter(Boolean).length > MAX_STATES;
+  const more = form !== "python" && draft.format === "many" && textsToAsk(draft).length > MAX_STATES;
   return html`
     <section class="block code-block" aria-labelledby="request-title">
       <div class="title">

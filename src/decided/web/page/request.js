@@ -1,6 +1,6 @@
 // From a draft to the request that asks it: as JSON, as a curl command and as a Python program.
 
-import { textsOf } from "./draft.js";
+import { textsToAsk } from "./checks.js";
 
 const WIDTH = 96;
 export const MAX_STATES = 256; // of one batch
@@ -35,7 +35,7 @@ export function json(draft) {
 export const batchJson = (draft, texts) =>
   `{"states":${JSON.stringify(texts)},"questions":${laidOut(questionsOf(draft), 0)}}`;
 
-const firstTexts = (draft) => textsOf(draft).filter(Boolean).slice(0, MAX_STATES);
+const firstTexts = (draft) => textsToAsk(draft).slice(0, MAX_STATES);
 const questionsOf = ({ questions }) => new Pairs(...questions.map((question) => [question.name, definition(question)]));
 
 function definition({ type, instructions, options, levels, yes, no }) {
@@ -101,12 +101,12 @@ ${pythonRequest(BATCH, withKey).replace(/^/gm, "    ")}
         print(text, result["answers"])
 `;
 
-const pythonTexts = (draft) => `texts = ${pythonic(laidOut(textsOf(draft), 0, true))}`;
+const pythonTexts = (draft) => `texts = ${pythonic(laidOut(textsToAsk(draft), 0, true))}`;
 
-const pythonReader = ({ name, encoding, separator, column }) =>
+const pythonReader = ({ name, encoding, separator, column, columns }) =>
   `with open(${pythonic(JSON.stringify(name))}, encoding="${encoding}", newline="") as file:
     rows = list(csv.reader(file, delimiter=${pythonic(JSON.stringify(separator))}))[1:]  # the first has the names
-texts = [row[${column}] for row in rows if len(row) > ${column} and row[${column}].strip()]`;
+texts = [row[${column}] for row in rows if len(row) == ${columns.length} and row[${column}].strip()]`;
 
 const pythonRequest = (url, withKey) => `request = urllib.request.Request(
     "${url}",

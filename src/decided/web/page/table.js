@@ -1,6 +1,7 @@
 // Many texts: their answers as a table that fills while they come, what they say together, and all of it as CSV.
 
 import { Trouble } from "./answers.js";
+import { EMPTY } from "./checks.js";
 import { written } from "./csv.js";
 import { save } from "./parts.js";
 import { html, useState } from "./preact.js";
@@ -13,7 +14,7 @@ const DECIMALS = 6;
 export function Table({ run, edited, onStop, onRetry }) {
   const [shown, setShown] = useState(PAGE_ROWS);
   const { draft, texts, results, busy, trouble } = run;
-  const asked = texts.filter(Boolean).length;
+  const asked = results.filter((result) => result !== EMPTY).length;
   const done = results.filter((result) => result && result !== EMPTY).length;
   const left = !busy && !trouble && done < asked;
   return html`
@@ -63,11 +64,9 @@ export function Table({ run, edited, onStop, onRetry }) {
   `;
 }
 
-export const EMPTY = { detail: "empty" };
-
-function ended({ texts, results, ms }, done) {
+function ended({ results, ms }, done) {
   const failed = results.filter((result) => result?.detail && result !== EMPTY).length;
-  const empty = texts.filter((text) => !text).length;
+  const empty = results.filter((result) => result === EMPTY).length;
   return [
     `${plural(done, "text")} in ${(ms / 1000).toFixed(1)} s`,
     failed && `${failed} without an answer`,
@@ -77,19 +76,21 @@ function ended({ texts, results, ms }, done) {
     .join(", ");
 }
 
+// What went wrong with a text is said once, beside it.
 const Row = ({ text, result, questions }) => html`
   <tr class=${result?.detail ? "failed" : ""}>
     <th scope="row"><span>${text || "empty"}</span></th>
-    ${questions.map((question) => html`<${Cell} key=${question.key} question=${question} result=${result} />`)}
+    ${
+      result?.detail && result !== EMPTY
+        ? html`<td class="why" colspan=${questions.length}><span class="hint">${result.detail}</span></td>`
+        : questions.map((question) => html`<${Cell} key=${question.key} question=${question} result=${result} />`)
+    }
   </tr>
 `;
 
 function Cell({ question, result }) {
   if (!result) return html`<td data-name=${question.name}><span class="hint">…</span></td>`;
-  if (result.detail) {
-    const said = result === EMPTY ? "–" : result.detail;
-    return html`<td data-name=${question.name}><span class="hint">${said}</span></td>`;
-  }
+  if (result === EMPTY) return html`<td data-name=${question.name}><span class="hint">–</span></td>`;
   const answer = result.reply.answers[question.name];
   const share = Math.max(...Object.values(answer.probabilities));
   return html`
@@ -139,7 +140,8 @@ function Together({ run: { draft, results } }) {
   `;
 }
 
-// The columns of `decided run`: the answer, its confidence and the probability of each option.
+// The columns of `decided run`: the answer, its confidence and the probability of each option. A file keeps its
+// separator: a spreadsheet that reads one may not read another.
 function download({ draft, texts, results }) {
   const { file, questions } = draft;
   const names = file ? file.columns : ["text"];
@@ -155,7 +157,8 @@ function download({ draft, texts, results }) {
     return [...given, ...values, results[at]?.reply?.warnings?.join("; "), error];
   });
   const name = file ? file.name.replace(/\.\w+$/, "") : "texts";
-  save(`${name}-answers.csv`, `\ufeff${written([head, ...rows])}`, "text/csv");
+  const ending = /\.tsv$/i.test(file?.name) ? "tsv" : "csv";
+  save(`${name}-answers.${ending}`, `\ufeff${written([head, ...rows], file?.separator ?? ",")}`, "text/csv");
 }
 
 function columnsOf(question) {

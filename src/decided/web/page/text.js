@@ -1,11 +1,12 @@
 // What is asked about: one text, JSON, or many texts, as lines or from a file.
 
-import { length, MAX_CHARACTERS } from "./checks.js";
+import { EMPTY, length, MAX_CHARACTERS, refusals } from "./checks.js";
 import { decoded, longestColumn, parsed } from "./csv.js";
 import { textsOf } from "./draft.js";
 import { Marks } from "./evidence.js";
 import { Field, focusSoon, Icon, Pick } from "./parts.js";
 import { html, useRef, useState } from "./preact.js";
+import { plural } from "./verdict.js";
 
 const MAX_FILE_BYTES = 20_000_000;
 const FORMATS = [
@@ -73,10 +74,7 @@ export function TextBox({ draft, onChange, example, marked, wrong, say }) {
 }
 
 function counted(draft) {
-  if (draft.format === "many") {
-    const texts = textsOf(draft).filter(Boolean).length;
-    return `${texts.toLocaleString("en")} ${texts === 1 ? "text" : "texts"}`;
-  }
+  if (draft.format === "many") return plural(refusals(draft).filter((refusal) => refusal !== EMPTY).length, "text");
   const characters = length(draft.state);
   const room = characters > MAX_CHARACTERS / 2 ? ` of ${MAX_CHARACTERS.toLocaleString("en")}` : "";
   return `${characters.toLocaleString("en")}${room} characters`;
@@ -84,6 +82,7 @@ function counted(draft) {
 
 function FileCard({ draft, onChange }) {
   const { file } = draft;
+  const misfits = file.problems.filter(Boolean).length;
   const remove = () => {
     onChange({ ...draft, file: undefined });
     focusSoon("state");
@@ -91,7 +90,9 @@ function FileCard({ draft, onChange }) {
   return html`
     <div class="file">
       <${Icon} shape="file" />
-      <p><b>${file.name}</b> <span class="hint">${file.rows.length.toLocaleString("en")} rows${
+      <p><b>${file.name}</b> <span class="hint">${plural(file.rows.length, "row")}${
+        misfits > 0 && `, ${misfits.toLocaleString("en")} with too many or too few cells`
+      }${
         file.encoding === "cp1252" ? ", read as Windows-1252: it is not UTF-8" : ""
       }</span></p>
       <button type="button" class="tool" aria-label="Remove the file" title="Remove the file" onClick=${remove}>

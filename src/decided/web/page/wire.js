@@ -10,15 +10,15 @@ const ATTEMPTS = 60;
 
 export const UNREACHABLE = { detail: "The server cannot be reached. Is it running, and are you online?" };
 
-// What the server said: `{reply, ms, id}`, or `{status, detail, id}` where it refused, without a status where it could
-// not be reached. Null where the asking was given up.
+// What the server said: `{reply, ms, id}`, or `{status, detail, id, wrongKey}` where it refused, without a status where
+// it could not be reached. Null where the asking was given up.
 export async function ask(draft, key, signal) {
   const began = performance.now();
   try {
     const response = await post(SINGLE, json(draft), key, signal);
     const reply = await response.json().catch(() => ({}));
     const id = response.headers.get("x-request-id");
-    return reply.answers ? { reply, ms: performance.now() - began, id } : refusal(response, reply, id);
+    return reply.answers ? { reply, ms: performance.now() - began, id } : refusal(response, reply, key, id);
   } catch {
     return signal.aborted ? null : UNREACHABLE;
   }
@@ -58,7 +58,7 @@ async function askPart(draft, part, key, signal, onRow) {
     const body = batchJson(draft, part.map(({ text }) => text));
     const response = await post(BATCH, body, key, signal, { accept: LINES });
     if (!response.headers.get("content-type")?.startsWith(LINES)) {
-      const trouble = refusal(response, await response.json().catch(() => ({})));
+      const trouble = refusal(response, await response.json().catch(() => ({})), key);
       if (response.status !== 413 || part.length > 1) return { trouble };
       onRow(part[0].index, { detail: trouble.detail });
       return { late };
@@ -89,7 +89,12 @@ async function* linesOf(body) {
 
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-const refusal = ({ status }, { detail = "The reply did not come from this service." }, id) => ({ status, detail, id });
+const refusal = ({ status }, { detail = "The reply did not come from this service." }, key, id) => ({
+  status,
+  detail,
+  id,
+  wrongKey: status === 401 && key !== "",
+});
 
 // What turned out to be right, told to a server that takes it; how that went, in words.
 export async function tell(id, name, right, key) {
