@@ -11,6 +11,7 @@ _FEW = 100
 _PLAIN_P = 0.05
 _CLEARLY_OFF = 2.0  # times the noise
 _WIDE = 60
+_WORTH_NAMING = 0.1  # of all mistakes
 
 
 def sentences(report: Report, identical: bool) -> list[str]:
@@ -44,9 +45,9 @@ def _judged(section: Section) -> Iterator[str]:
         yield f"No confidence is high enough for {TARGET:.0%} right."
     if section.mistakes:
         (truth, answer), count = Counter((wrong.truth, wrong.answer) for wrong in section.mistakes).most_common(1)[0]
-        if count > 1:
+        if count > 1 and count >= _WORTH_NAMING * len(section.mistakes):
             truth, answer = short(truth, 40), short(answer, 40)
-            yield f"Most mistakes: {truth} taken for {answer} ({count} of {len(section.mistakes)})."
+            yield f"Most frequent mistake: {truth} taken for {answer} ({count} of {len(section.mistakes)})."
     sure = sum(rows * sure for rows, sure, _ in section.a.bins) / one.rows
     if one.calibration_error > _CLEARLY_OFF * one.calibration_noise and one.rows >= _FEW:
         yield f"It is {'over' if sure > one.accuracy.value else 'under'}confident: {sure:.0%} sure on average."
