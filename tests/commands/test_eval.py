@@ -209,6 +209,27 @@ def test_mistakes(decided: Run, tmp_path: Path, path: Path, arguments: list[str]
 # --- the page ---
 
 
+def test_a_page_that_cannot_be_written_is_found_out_before_the_model_is_asked(
+    decided: Run, path: Path, tmp_path: Path
+) -> None:
+    """And trying changes nothing that is there, and leaves nothing."""
+    done = decided("eval", path, "--html", "/proc/page.html", "--model", "fake:broken")
+    assert done == (2, "", "decided: /proc/page.html cannot be written: No such file or directory\n")
+    there, new = tmp_path / "there.html", tmp_path / "new.html"
+    there.write_text("as it was")
+    for html in (there, new):
+        assert decided("eval", path, "--html", html, "--model", "fake:broken").code == 3
+    assert there.read_text() == "as it was"
+    assert sorted(tmp_path.iterdir()) == [path, there]
+
+
+def test_a_disk_that_is_full_in_the_end_costs_the_page_and_not_the_report(decided: Run, path: Path) -> None:
+    for flags in ((), ("--json",)):
+        done = decided("eval", path, "--html", "/dev/full", *flags)
+        assert (done.code, done.err) == (2, "decided: /dev/full cannot be written: No space left on device\n")
+        assert done.out == decided("eval", path, *flags).out
+
+
 class Page(HTMLParser):
     """What stands on a page, and whether its tags are closed in order."""
 

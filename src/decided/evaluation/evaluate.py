@@ -14,7 +14,7 @@ from decided import questions
 from decided.client.protocol import origin
 from decided.contract.types import MAX_OPTIONS, Noul, Question, compact, type_of
 from decided.errors import InputError
-from decided.evaluation import html, labelled, report, verdict
+from decided.evaluation import html, labelled, output, report, verdict
 from decided.evaluation.complaints import complain
 from decided.evaluation.labelled import BadLine, LabelledRow
 from decided.evaluation.labels import read_labels
@@ -73,16 +73,14 @@ async def evaluate(settings: Settings, task: Task) -> None:
     one = await _ask(first, rows, task, unit)
     other = None if second is None else await _ask(second, rows, task, unit)
     found = _report(task, unit, skipped, (first, one), (second, other))
-    if task.html is not None:
-        try:
-            task.html.write_text(html.html(found), encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"{task.html} cannot be written: {error.strerror or error}") from None
     if task.json:
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
     else:
         print("\n".join(report.text(found)))
-        if task.html is not None:
+    if task.html is not None:  # last: should the disk refuse, the report is there
+        with output.writing(task.html):
+            task.html.write_text(html.html(found), encoding="utf-8")
+        if not task.json:
             print(f"\nwritten: {task.html}")
 
 
@@ -90,6 +88,8 @@ def _check(task: Task) -> None:
     """What can be known to fail later fails now."""
     if task.html is not None and (task.html.is_dir() or not task.html.parent.is_dir()):
         raise InputError(f"--html {task.html}: must be a file in a directory that exists")
+    if task.html is not None:
+        output.check(task.html)
     if task.questions is None:
         labelled.refuse_a_table(task.labels)
     if task.against_questions is not None:
