@@ -99,6 +99,9 @@ def test_a_key_goes_to_one_server_alone(decided: Run, path: Path, monkeypatch: p
         monkeypatch.setenv("SERVICE_AGAINST_API_KEY", "second-key")
         decided("eval", path, "--server", first, "--against", second)
         assert {asked.headers.get("authorization") for asked in other_log} == {"Bearer second-key"}
+        other_log.clear()
+        decided("eval", path, "--against", second)
+        assert {asked.headers.get("authorization") for asked in other_log} == {"Bearer second-key"}
         log.clear()
         decided("eval", path, "--server", first, "--against", f"{first}/v1/")
         assert {asked.headers.get("authorization") for asked in log} == {"Bearer first-key"}
@@ -132,14 +135,15 @@ def test_a_server_has_its_own_model(decided: Run, path: Path, server: Server) ->
     assert decided(*at_server, "--against", "fake", "--model", "fake").code == 2
 
 
-def test_a_key_that_is_missing_is_told_with_where_to_put_it(decided: Run, path: Path) -> None:
+def test_a_key_that_is_missing_is_told_with_where_to_put_it(decided: Run, path: Path, server: Server) -> None:
     refusal = Scripted(401, {"detail": "missing or wrong API key"})
     models = Scripted(body={"models": [{"name": "m", "description": "", "release_date": "", "kind": ""}]})
     with scripted_server(lambda asked: models if asked.path == "/v1/models" else refusal) as (url, _):
         done = decided("eval", path, "--server", url)
-        assert (done.code, "put the key in SERVICE_API_KEY, or give --api-key " in done.err) == (3, True)
-        done = decided("eval", path, "--against", url)
-        assert (done.code, "of --against: SERVICE_AGAINST_API_KEY" in done.err) == (3, True)
+        assert (done.code, done.err.endswith(": put the key in SERVICE_API_KEY, or give --api-key\n")) == (3, True)
+        for flags in ((), ("--server", server.url)):
+            done = decided("eval", path, "--against", url, *flags)
+            assert (done.code, done.err.endswith(": put the key in SERVICE_AGAINST_API_KEY\n")) == (3, True), done.err
 
 
 def test_lines_that_cannot_be_used_are_named_and_left_out(decided: Run, tmp_path: Path) -> None:
@@ -186,6 +190,9 @@ def test_questions_too_many_to_tell_apart_are_put_together_by_type(decided: Run,
         (["LABELS", "--html", "no/such/folder.html"], 2, "must be a file in a directory that exists"),
         (["LABELS", "--model", "nothing"], 3, "unknown kind"),
         (["LABELS", "--against", "nothing"], 3, "unknown kind"),
+        (["LABELS", "--model", "fake:broken", "--against", "http://"], 2, "--against must be an address such as http:"),
+        (["LABELS", "--model", "fake:broken", "--against", "127.0.0.1:80"], 2, "--against must be an address such as"),
+        (["LABELS", "--server", "127.0.0.1:80"], 2, "--server must be an address such as http://127.0.0.1:8000, not"),
         (["EMPTY"], 2, "is empty"),
         (["USELESS"], 2, "none of the lines can be used"),
         (["labels.CSV"], 2, "labels.CSV: a table needs --questions FILE"),
