@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from decided.contract.types import Noul
+from decided.contract.types import Choice, Noul, Question, Score
 from decided.evaluation.labels import read_labels
 from tests.profiles.shelf import TOPIC, written
 from tests.support.server import ROOT, running_server
@@ -214,6 +214,24 @@ def test_a_row_with_a_label_that_is_none_is_left_out_whole(tmp_path: Path) -> No
         'row 2: question "late": "maybe" is neither yes nor no',
     ]
     assert [one.rows for one in found.questions] == [[3], []]
+
+
+@pytest.mark.parametrize(
+    ("question", "cell", "near"),
+    [
+        (Choice({"delivery": None, "nobody": None}), "Delivery", '; did you mean "delivery"?'),
+        (Choice({"delivery": None, "nobody": None}), "NOBODY", '; did you mean "nobody"?'),
+        (Choice({"delivery": None, "nobody": None}), "nobdy", '; did you mean "nobody"?'),
+        (Choice({"delivery": None, "nobody": None}), "fish", ""),
+        (Score(["calm", "annoyed"]), "anoyed", '; did you mean "annoyed"?'),
+        (Score(["calm", "annoyed"]), "7", ""),
+    ],
+)
+def test_an_option_that_is_nearly_right(tmp_path: Path, question: Question, cell: str, near: str) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_text(f"text,q\none,{cell}\n")
+    found = read_labels(str(path), None, {"q": question}, (), None)
+    assert found.problems == [f'row 1: question "q": "{cell}" is not one of the options{near}']
 
 
 def test_taught_again_under_another_name_it_takes_its_place(tmp_path: Path, questions: Path) -> None:

@@ -140,9 +140,9 @@ def _from_table(task: Task, asked: dict[str, Question]) -> LabelledRows:
                 right=[*row.right, keys.index(one.options[right])],
                 names=[*row.names, one.name],
             )
-    empty = max((one.empty for one in found.questions), default=0)
-    told = [f"{empty} rows without a text" if empty > 1 else "a row without a text"] if empty else []
-    return [rows[number] for number in sorted(rows)], [*found.problems, *told], len(found.problems) + empty
+    empty = sorted({number for one in found.questions for number in one.empty})
+    problems = [*found.problems, *(f"row {number}: it has no text" for number in empty)]
+    return [rows[number] for number in sorted(rows)], problems, len(problems)
 
 
 # --- who answers ---
