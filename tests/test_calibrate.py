@@ -260,6 +260,8 @@ def test_mistakes_are_found_before_the_model_is_loaded(
         ([str(tmp_path)], "cannot be read: Is a directory"),
         ([path, "--out", missing], f"--out {missing}: must be a file"),
         ([path, "--plot", str(tmp_path)], f"--plot {tmp_path}: must be a file"),
+        ([path, "--out", "/proc/file"], "/proc/file cannot be written: No such file"),
+        ([path, "--plot", "/proc/file"], "/proc/file cannot be written: No such file"),
     ):
         assert main(["calibrate", *arguments, "--model", "fake:broken"]) == 2
         assert said in capsys.readouterr().err

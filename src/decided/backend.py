@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import structs
 
-from decided.client.client import AsyncClient
+from decided.client.client import AsyncClient, read_address
 from decided.client.protocol import BatchResult, ClientError, Response, Tries, failure
 from decided.contract.decoding import quote, read_state
 from decided.contract.types import MAX_OPTIONS, Question, Request, encode
@@ -28,6 +28,8 @@ from decided.settings import Settings
 
 Questions = dict[str, Question]
 
+KEY_PLACE = "SERVICE_API_KEY, or give --api-key"
+"""Where a server's key is looked for."""
 _TIMEOUT_S = 300.0
 
 
@@ -46,12 +48,22 @@ class Backend(Protocol):
     async def close(self) -> None: ...
 
 
-async def open_backend(settings: Settings, server: str | None, api_key: str | None, retries: int = 6) -> Backend:
+async def open_backend(
+    settings: Settings, server: str | None, api_key: str | None, key_place: str = KEY_PLACE, *, retries: int = 6
+) -> Backend:
     """The server at an address; without one, the model that the settings name. An engine or a server that is away is
     tried again, six times in half a minute."""
     if server is not None:
-        return await _Server.open(server, api_key or settings.api_key, retries)
+        return await _Server.open(server, api_key or settings.api_key, key_place, retries)
     return await _InProcess.open(settings, retries)
+
+
+def check_address(flag: str, url: str) -> None:
+    """What is no address is a wrong flag, and not a server that is away."""
+    try:
+        read_address(url)
+    except ValueError:
+        raise InputError(f"{flag} must be an address such as http://127.0.0.1:8000, not {url!r}") from None
 
 
 async def open_engine(settings: Settings) -> Engine:
@@ -78,26 +90,28 @@ class _Server:
     rows_in_flight = 128
     least_in_flight = 4
 
-    def __init__(self, client: AsyncClient, url: str, model: str, description: str) -> None:
+    def __init__(self, client: AsyncClient, url: str, key_place: str, model: str, description: str) -> None:
         self.model = model
         self.description = description
         self._client = client
         self._url = url
+        self._key_place = key_place
 
     @classmethod
-    async def open(cls, url: str, api_key: str | None, retries: int) -> "_Server":
+    async def open(cls, url: str, api_key: str | None, key_place: str, retries: int) -> "_Server":
         logging.getLogger("httpx2").setLevel(logging.WARNING)  # it tells of every request
+        check_address("--server", url)
         try:
             client = AsyncClient(url, api_key, timeout=_TIMEOUT_S, retries=retries)
-        except Exception as error:  # an address that is none
-            raise ModelError(f"the server at {url}: {error}") from None
+        except ValueError as error:  # a key that is none
+            raise InputError(f"the server at {url}: {error}") from None
         try:
             models = await client.models()
             names, descriptions = ([getattr(one, part) for one in models] for part in ("name", "description"))
-            return cls(client, url, ", ".join(names), " ".join(descriptions))
+            return cls(client, url, key_place, ", ".join(names), " ".join(descriptions))
         except ClientError as error:
             await client.close()
-            raise ModelError(_told(url, error)) from None
+            raise ModelError(_told(url, error, key_place)) from None
 
     async def batch(self, states: Sequence[Any], questions: Questions) -> AsyncGenerator[BatchResult, None]:
         try:
@@ -106,16 +120,15 @@ class _Server:
                     yield result
         except ClientError as error:
             kind = InputError if error.status == 422 else ModelError  # it can be asked, but not these questions
-            raise kind(_told(self._url, error)) from None
+            raise kind(_told(self._url, error, self._key_place)) from None
 
     async def close(self) -> None:
         await self._client.close()
 
 
-def _told(url: str, error: ClientError) -> str:
+def _told(url: str, error: ClientError, key_place: str) -> str:
     """With where the key goes, if it is the key that was wrong or missing."""
-    advice = "put the key in SERVICE_API_KEY, or give --api-key (of --against: SERVICE_AGAINST_API_KEY)"
-    return f"the server at {url}: {error}" + (f": {advice}" if error.status == 401 else "")
+    return f"the server at {url}: {error}" + (f": put the key in {key_place}" if error.status == 401 else "")
 
 
 def _as_json(state: Any) -> Any:

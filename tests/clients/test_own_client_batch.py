@@ -64,6 +64,7 @@ def test_a_state_that_fails_is_a_result_with_an_error(server: Server, make: Make
     with make(server.url) as client:
         results = {result.index: result for result in client.batch(states, YES)}
     assert {index: result.error.status for index, result in results.items() if result.error} == {1: 500, 2: 422}
+    assert results[2].error.message == "state is too long: 200001 characters, at most 200000"  # of one
     with pytest.raises(ClientError, match="inference failed"):
         results[1].answered()
 
@@ -96,6 +97,7 @@ def test_a_state_larger_than_the_server_takes_fails_alone(small: Server, make: M
         results = {result.index: result for result in client.batch(states, YES)}
     assert sorted(results) == list(range(11))
     assert {index: result.error.status for index, result in results.items() if result.error} == {1: 413}
+    assert results[1].error.message.startswith("state is too long for the server: the body is larger than ")
 
 
 @pytest.mark.parametrize("states", [["x"], ["x", "y"]], ids=["one state", "two states"])

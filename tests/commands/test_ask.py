@@ -16,6 +16,7 @@ TEAM = ("--choice", "Which team?", "billing=invoices and payments", "delivery")
 URGENT = ("--score", "How urgent?", "it can wait", "this week", "today")
 ANGRY = ("--noul", "Is the customer angry?")
 SERVER = ("--server", "http://127.0.0.1:9")
+ADDRESS = "--server must be an address such as http://127.0.0.1:8000, not "
 AS_REQUESTED: dict[str, Any] = {
     "Which team?": {
         "type": "choice",
@@ -186,7 +187,7 @@ def test_the_key_of_a_server(decided: Run, monkeypatch: pytest.MonkeyPatch) -> N
         for key in ((), ("--api-key", "another-key")):
             refused = decided(*ask, *key)
             assert refused.code == 3
-            assert "put the key in SERVICE_API_KEY, or give --api-key " in refused.err
+            assert refused.err.endswith(": put the key in SERVICE_API_KEY, or give --api-key\n")
         assert decided(*ask, "--api-key", "one-key").code == 0
         monkeypatch.setenv("SERVICE_API_KEY", "one-key")
         assert decided(*ask).code == 0
@@ -205,7 +206,9 @@ def test_the_key_of_a_server(decided: Run, monkeypatch: pytest.MonkeyPatch) -> N
         (["x", "--noul", ""], 2, "a noul needs instructions"),
         (["x", *ANGRY, "--model", "nothing"], 3, "unknown kind"),
         (["x", *ANGRY, "--server", "http://127.0.0.1:9", "--log-level", "loud"], 2, "--log-level"),
-        (["x", *ANGRY, "--server", "no address"], 3, "the server at no address: base_url must be"),
+        (["x", *ANGRY, "--server", "no address"], 2, f"{ADDRESS}'no address'\n"),
+        (["x", *ANGRY, "--server", "127.0.0.1:8000"], 2, f"{ADDRESS}'127.0.0.1:8000'\n"),
+        (["x", *ANGRY, "--server", "http://x..y"], 2, f"{ADDRESS}'http://x..y'\n"),
         (["x", *ANGRY, *SERVER, "--model", "embedded:small"], 2, "--server and --model cannot be combined"),
         (["x", *ANGRY, *SERVER, "--temperature", "2", "--dtype", "int8"], 2, "--server and --dtype, --temperature "),
         (["x", *ANGRY, *SERVER, "--log-level", "error"], 3, "unreachable"),

@@ -58,3 +58,17 @@ def test_bash_completes_commands_and_flags(decided: Run, tmp_path: Path) -> None
 def test_a_flag_that_is_nearly_right(decided: Run, flag: str, meant: str) -> None:
     done = decided("serve", flag, "1")
     assert (done.code, f"did you mean {meant}?" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("serve", "--html", "x"), "(--html is a flag of eval)"),
+        (("audit", "verify", "x", "--questions", "y"), "(--questions is a flag of ask, run, eval, teach)"),
+        (("calibrate", "x", "--server", "y"), "(a server is a model here: --model systemone:NAME --remote-url URL)"),
+    ],
+)
+def test_a_flag_of_another_command(decided: Run, command: tuple[str, ...], said: str) -> None:
+    """What is right elsewhere is no slip of the pen."""
+    done = decided(*command)
+    assert (done.code, said in done.err, "did you mean" in done.err) == (2, True, False), done.err

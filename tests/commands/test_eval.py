@@ -99,6 +99,9 @@ def test_a_key_goes_to_one_server_alone(decided: Run, path: Path, monkeypatch: p
         monkeypatch.setenv("SERVICE_AGAINST_API_KEY", "second-key")
         decided("eval", path, "--server", first, "--against", second)
         assert {asked.headers.get("authorization") for asked in other_log} == {"Bearer second-key"}
+        other_log.clear()
+        decided("eval", path, "--against", second)
+        assert {asked.headers.get("authorization") for asked in other_log} == {"Bearer second-key"}
         log.clear()
         decided("eval", path, "--server", first, "--against", f"{first}/v1/")
         assert {asked.headers.get("authorization") for asked in log} == {"Bearer first-key"}
@@ -132,14 +135,17 @@ def test_a_server_has_its_own_model(decided: Run, path: Path, server: Server) ->
     assert decided(*at_server, "--against", "fake", "--model", "fake").code == 2
 
 
-def test_a_key_that_is_missing_is_told_with_where_to_put_it(decided: Run, path: Path) -> None:
+def test_a_key_that_is_missing_is_told_with_where_to_put_it(decided: Run, path: Path, server: Server) -> None:
+    written(path, [{"state": "s", "question": NOUL, "answer": True}])  # one: what is refused at once breaks no pipe
     refusal = Scripted(401, {"detail": "missing or wrong API key"})
     models = Scripted(body={"models": [{"name": "m", "description": "", "release_date": "", "kind": ""}]})
     with scripted_server(lambda asked: models if asked.path == "/v1/models" else refusal) as (url, _):
         done = decided("eval", path, "--server", url)
-        assert (done.code, "put the key in SERVICE_API_KEY, or give --api-key " in done.err) == (3, True)
-        done = decided("eval", path, "--against", url)
-        assert (done.code, "of --against: SERVICE_AGAINST_API_KEY" in done.err) == (3, True)
+        assert (done.code, "AGAINST" in done.err) == (3, False)
+        assert "put the key in SERVICE_API_KEY, or give --api-key" in done.err
+        for flags in ((), ("--server", server.url)):
+            done = decided("eval", path, "--against", url, *flags)
+            assert (done.code, "put the key in SERVICE_AGAINST_API_KEY" in done.err) == (3, True)
 
 
 def test_lines_that_cannot_be_used_are_named_and_left_out(decided: Run, tmp_path: Path) -> None:
@@ -149,6 +155,16 @@ def test_lines_that_cannot_be_used_are_named_and_left_out(decided: Run, tmp_path
     assert ": 2 lines, 2 skipped\n" in done.out
     assert "skipped line 1" in done.err
     assert "skipped line 3: inference failed" in done.err
+
+
+def test_rows_without_a_text_are_named(decided: Run, tmp_path: Path) -> None:
+    """Each of them once, whichever of the questions has a label there."""
+    asked, path = tmp_path / "q.json", tmp_path / "labels.csv"
+    asked.write_text(json.dumps({"so": NOUL, "too": NOUL}))
+    path.write_text("text,so,too\na,yes,no\n,yes,\nb,no,yes\n ,,yes\n,yes,yes\n")
+    done = decided("eval", path, "--questions", asked)
+    assert ": 2 rows, 3 skipped\n" in done.out
+    assert done.err == "".join(f"skipped row {number}: it has no text\n" for number in (2, 4, 5))
 
 
 def test_lines_that_are_not_named_are_counted(decided: Run, tmp_path: Path) -> None:
@@ -186,6 +202,9 @@ def test_questions_too_many_to_tell_apart_are_put_together_by_type(decided: Run,
         (["LABELS", "--html", "no/such/folder.html"], 2, "must be a file in a directory that exists"),
         (["LABELS", "--model", "nothing"], 3, "unknown kind"),
         (["LABELS", "--against", "nothing"], 3, "unknown kind"),
+        (["LABELS", "--model", "fake:broken", "--against", "http://"], 2, "--against must be an address such as http:"),
+        (["LABELS", "--model", "fake:broken", "--against", "127.0.0.1:80"], 2, "--against must be an address such as"),
+        (["LABELS", "--server", "127.0.0.1:80"], 2, "--server must be an address such as http://127.0.0.1:8000, not"),
         (["EMPTY"], 2, "is empty"),
         (["USELESS"], 2, "none of the lines can be used"),
         (["labels.CSV"], 2, "labels.CSV: a table needs --questions FILE"),
@@ -207,6 +226,27 @@ def test_mistakes(decided: Run, tmp_path: Path, path: Path, arguments: list[str]
 
 
 # --- the page ---
+
+
+def test_a_page_that_cannot_be_written_is_found_out_before_the_model_is_asked(
+    decided: Run, path: Path, tmp_path: Path
+) -> None:
+    """And trying changes nothing that is there, and leaves nothing."""
+    done = decided("eval", path, "--html", "/proc/page.html", "--model", "fake:broken")
+    assert done == (2, "", "decided: /proc/page.html cannot be written: No such file or directory\n")
+    there, new = tmp_path / "there.html", tmp_path / "new.html"
+    there.write_text("as it was")
+    for html in (there, new):
+        assert decided("eval", path, "--html", html, "--model", "fake:broken").code == 3
+    assert there.read_text() == "as it was"
+    assert sorted(tmp_path.iterdir()) == [path, there]
+
+
+def test_a_disk_that_is_full_in_the_end_costs_the_page_and_not_the_report(decided: Run, path: Path) -> None:
+    for flags in ((), ("--json",)):
+        done = decided("eval", path, "--html", "/dev/full", *flags)
+        assert (done.code, done.err) == (2, "decided: /dev/full cannot be written: No space left on device\n")
+        assert done.out == decided("eval", path, *flags).out
 
 
 class Page(HTMLParser):

@@ -195,8 +195,13 @@ def test_a_table_without_rows(decided: Run, tmp_path: Path, questions: Path) -> 
     source.touch()
     for suffix in ("csv", "jsonl", "parquet"):
         out = tmp_path / f"out.{suffix}"
-        assert decided("run", source, "--questions", questions, "--out", out).code == 0
+        assert decided("run", source, "--questions", questions, "--out", out) == (0, "", f"{source} is empty\n")
         assert out.exists()
+    assert decided("run", "-", "--questions", questions) == (0, "", "standard input is empty\n")
+    for name, content in (("in.csv", b""), ("bom.csv", b"\xef\xbb\xbf")):
+        (tmp_path / name).write_bytes(content)
+        done = decided("run", tmp_path / name, "--questions", questions)
+        assert done == (0, "", f"{tmp_path / name} is empty\n")
 
 
 def test_the_columns_of_a_table_without_rows_stay(decided: Run, tmp_path: Path, questions: Path) -> None:

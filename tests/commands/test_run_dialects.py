@@ -72,6 +72,13 @@ def test_a_column_that_is_not_there_is_named_with_those_that_are(decided: Run, t
         assert "did you mean 'Text'? it has 'Review ID', 'Product', 'Text'" in done.err
 
 
+def test_a_separator_that_the_file_does_not_have_is_told(decided: Run, tmp_path: Path, questions: Path) -> None:
+    source = write(tmp_path / "in.csv", ",", "utf-8")
+    done = decided("run", source, "--questions", questions, "--state-column", "Text", "--delimiter", ";")
+    said = "the first line has no ';': is --delimiter right? It is 'Review ID,Product,Text'"
+    assert done == (2, "", f"decided: --state-column Text: {said}\n")
+
+
 @pytest.mark.parametrize(
     ("state", "is_empty"),
     [("", True), (" \n", True), (None, True), ({"a": "", "b": None}, True), (0, False), ({"a": False}, False)],

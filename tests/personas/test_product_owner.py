@@ -49,8 +49,8 @@ def test_a_verdict_in_sentences(decided: Program, labels: Path, small: Server, t
     assert with_ == f"with questions a.yaml, server {small.url}"
     assert re.match(r"topic: \d+% right \(\d+%-\d+%\)\. ", verdict)
     assert "Next: Label more: 24 rows" in done.stdout.replace("\n", " ") or "Next: Label more: 25 rows" in done.stdout
-    assert 'skipped row 26: question "topic": "bills" is not one of the options' in done.stderr
-    assert "skipped a row without a text" in done.stderr
+    assert 'skipped row 26: question "topic": "bills" is not one of the options; did you mean "billing"?' in done.stderr
+    assert "skipped row 25: it has no text" in done.stderr
     text = page.read_text()
     for said in ("Brier score", "Calibration error", "Next: ", "a.yaml", "max-width: 600px"):
         assert said in text

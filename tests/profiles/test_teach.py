@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from decided.contract.types import Noul
+from decided.contract.types import Choice, Noul, Question, Score
 from decided.evaluation.labels import read_labels
 from tests.profiles.shelf import TOPIC, written
 from tests.support.server import ROOT, running_server
@@ -106,6 +106,7 @@ def test_behind_a_server_only_bias_and_temperature(tmp_path: Path, questions: Pa
     assert done.returncode == 0, done.stderr
     assert "bias and temperature" in done.stdout
     assert "a head" not in done.stdout
+    assert "behind --server no head can be learnt" in done.stdout
     with running_server("--profiles", str(written(tmp_path / "p").parent)) as server:
         done = teach(path, "--questions", questions, "--server", server.url, model=None)
     assert done.returncode == 2
@@ -181,6 +182,17 @@ def test_input_that_cannot_be_used(tmp_path: Path, questions: Path, content: str
     assert said in done.stderr
 
 
+def test_a_folder_that_cannot_be_written_is_found_out_before_the_model_is_asked(
+    tmp_path: Path, questions: Path
+) -> None:
+    path = as_csv(tmp_path / "labels.csv", labels())
+    for out, why in (("/proc/p/q", "No such file or directory"), (path / "p", "Not a directory")):
+        done = teach(path, "--questions", questions, "--out", out, model="fake:broken")
+        assert (done.returncode, done.stderr) == (2, f"decided: {out} cannot be written: {why}\n")
+    done = teach(path, "--questions", questions, "--out", tmp_path / "p" / "q", model="fake:broken")
+    assert (done.returncode, (tmp_path / "p").exists()) == (3, False)
+
+
 def test_levels_and_outcomes_as_tables_write_them(tmp_path: Path) -> None:
     asked = tmp_path / "q.json"
     asked.write_text(json.dumps({"level": LEVEL, "urgent": URGENT}))
@@ -204,6 +216,24 @@ def test_a_row_with_a_label_that_is_none_is_left_out_whole(tmp_path: Path) -> No
     assert [one.rows for one in found.questions] == [[3], []]
 
 
+@pytest.mark.parametrize(
+    ("question", "cell", "near"),
+    [
+        (Choice({"delivery": None, "nobody": None}), "Delivery", '; did you mean "delivery"?'),
+        (Choice({"delivery": None, "nobody": None}), "NOBODY", '; did you mean "nobody"?'),
+        (Choice({"delivery": None, "nobody": None}), "nobdy", '; did you mean "nobody"?'),
+        (Choice({"delivery": None, "nobody": None}), "fish", ""),
+        (Score(["calm", "annoyed"]), "anoyed", '; did you mean "annoyed"?'),
+        (Score(["calm", "annoyed"]), "7", ""),
+    ],
+)
+def test_an_option_that_is_nearly_right(tmp_path: Path, question: Question, cell: str, near: str) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_text(f"text,q\none,{cell}\n")
+    found = read_labels(str(path), None, {"q": question}, (), None)
+    assert found.problems == [f'row 1: question "q": "{cell}" is not one of the options{near}']
+
+
 def test_taught_again_under_another_name_it_takes_its_place(tmp_path: Path, questions: Path) -> None:
     out = tmp_path / "p"
     flags = ("--questions", questions, "--out", out)
@@ -216,6 +246,37 @@ def test_taught_again_under_another_name_it_takes_its_place(tmp_path: Path, ques
     assert list(out.iterdir()) == [first]
     done = teach(as_csv(tmp_path / "few.csv", renamed[:4]), *flags)
     assert f"{first} is of an earlier run and stays: remove it" in done.stdout
+
+
+def test_a_better_profile_is_not_replaced_without_a_word(tmp_path: Path) -> None:
+    """It stays beside what as many labels taught, and gives way, by name, to what more of them did."""
+    asked, out = tmp_path / "q.json", tmp_path / "p"
+    asked.write_text(json.dumps({"topic": TOPIC}))
+    rows = [{"text": row["text"], "topic": row["topic"]} for row in labels()]
+    turned = [{**row, "topic": rows[number // 3]["topic"]} for number, row in enumerate(rows)]
+
+    def taught(name: str, rows: list[dict[str, str]], *flags: object, model: str | None = "fake") -> str:
+        flags = ("--questions", asked, "--out", out, "--coverage", "0.9", *flags)
+        done = teach(as_csv(tmp_path / name, rows), *flags, model=model)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    taught("labels.csv", rows)
+    (path,) = out.iterdir()
+    first = path.read_bytes()
+    with running_server() as server:
+        said = taught("labels.csv", rows, "--server", server.url, model=None)
+    assert f"not written: {path} is better and stays: right on 100.0% of 40 labels held back, the new one on " in said
+    assert "remove it to have the new one" in said
+    assert path.read_bytes() == first
+    assert "not written" in taught("fewer.csv", turned[:30])
+    assert path.read_bytes() == first
+    more = [*turned, *({**row, "text": f"{row['text']} again"} for row in turned)]
+    said = taught("more.csv", more)
+    assert "a better one, learnt from fewer labels: right on 100.0% of 40 labels held back, the new one on " in said
+    assert path.read_bytes() != first
+    assert "a better one" not in taught("labels.csv", rows)
+    assert path.read_bytes() == first
 
 
 def test_labels_and_outcomes_cannot_be_combined() -> None:

@@ -132,6 +132,22 @@ def test_more_labels_are_never_said_to_bring_more_than_there_is(curve: list[floa
     assert said in "\n".join(text(one, lesson, "model", 0.9))
 
 
+@pytest.mark.parametrize(
+    ("labels", "curve", "said"),
+    [
+        (6, [(2, 1.0), (2, 1.0), (5, 1.0)], "100% from 2, 100% from 5 (the rest was held back)"),
+        (19, [(4, 0.5), (8, 0.6), (15, 0.7)], "50% from 4, 60% from 8, 70% from 15 (the rest was held back)"),
+        (20, [(4, 0.5), (8, 0.6), (16, 0.6)], "60% from 16 (the rest was held back); more labels would change little"),
+    ],
+)
+def test_a_few_labels_do_not_tell_what_more_would_bring(labels: int, curve: list[tuple[int, float]], said: str) -> None:
+    rows = rows_of(9, 60, "head")
+    lesson = learn_from(rows, 0.9, None)._replace(curve=curve)
+    one = LabelledQuestion("q", Choice(criteria=dict.fromkeys("abc")), right=rows.right.tolist()[:labels])
+    (line,) = (line for line in text(one, lesson, "model", 0.9) if "learnt from" in line)
+    assert line.endswith(said)
+
+
 def test_an_option_that_no_label_names() -> None:
     rows = rows_of(7, 200, "head")
     seen = np.flatnonzero(rows.right != 2)

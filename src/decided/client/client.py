@@ -51,7 +51,7 @@ class _Options(ABC):
         self._too_late: tuple[type[Exception], ...] = (httpx2.ReadTimeout, httpx2.WriteTimeout, httpx2.PoolTimeout)
         self._garbled: type[Exception] = httpx2.DecodingError
         self._open(
-            base_url=_url(base_url),
+            base_url=read_address(base_url),
             headers=protocol.headers(api_key),
             timeout=httpx2.Timeout(timeout, connect=min(timeout, 10.0)),
             limits=httpx2.Limits(max_connections=None),
@@ -227,7 +227,8 @@ class AsyncClient(_Options):
             raise ClientError(0, "closed", said)
 
 
-def _url(base_url: str) -> "httpx2.URL":
+def read_address(base_url: str) -> "httpx2.URL":
+    """The address that is asked, or ValueError."""
     import httpx2
 
     try:

@@ -288,7 +288,13 @@ class Chunk:
         return next(iter(self.waiting)) if alone and error.status in _OF_ONE_STATE and not of_questions else None
 
     def give_up(self, number: int, error: ClientError) -> BatchResult:
-        return self._settle(number, error)
+        """What the server says of the request is said of the state: how they went out together is nobody's concern."""
+        said = error.message
+        if error.status == 413:
+            said = f"state is too long for the server: {said}"
+        elif (named := _AT_FAULT.search(said)) and named[1]:
+            said = said.replace(named[0], "state", 1)
+        return self._settle(number, failure(error.status, said, error.request_id, error.retry_after))
 
     def _settle(self, number: int, found: Response | ClientError) -> BatchResult:
         del self.waiting[number]

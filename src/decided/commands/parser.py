@@ -51,6 +51,10 @@ def parse(arguments: Sequence[str] | None) -> dict[str, Any]:
     return given
 
 
+_INSTEAD = {("calibrate", "--server"): "a server is a model here: --model systemone:NAME --remote-url URL"}
+"""What to do where a command lacks a flag that others have."""
+
+
 class _Parser(ArgumentParser):
     """Says which flag or command may have been meant."""
 
@@ -61,10 +65,17 @@ class _Parser(ArgumentParser):
         super().error(message)
 
     def refuse(self, unknown: Sequence[str]) -> NoReturn:
+        hints = (self._hint(word.partition("=")[0]) for word in unknown)
+        self.error(f"unrecognized arguments: {' '.join(unknown)}{next(filter(None, hints), '')}")
+
+    def _hint(self, flag: str) -> str:
+        if instead := _INSTEAD.get((self.prog.split()[-1], flag)):
+            return f" ({instead})"
+        if others := [name for name, flags in _flags_of_commands().items() if flag in flags]:
+            return f" ({flag} is a flag of {', '.join(others)})"
         known = [name for action in self._actions for name in action.option_strings]
-        matches = (get_close_matches(word.partition("=")[0], known, 1) for word in unknown)
-        hint = next((f" (did you mean {near[0]}?)" for near in matches if near), "")
-        self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        near = get_close_matches(flag, known, 1)
+        return f" (did you mean {near[0]}?)" if near else ""
 
 
 def _flags_of_commands() -> dict[str, list[str]]:

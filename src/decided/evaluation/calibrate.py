@@ -15,7 +15,7 @@ from decided.contract.temperature import QUESTION_TYPES, fingerprint
 from decided.contract.types import type_of
 from decided.engines.api import Engine
 from decided.errors import DecidedError, InputError, ModelError, Unavailable
-from decided.evaluation import diagram, labelled
+from decided.evaluation import diagram, labelled, output
 from decided.evaluation.asking import ask_engine, check_weights, texts_at_a_time
 from decided.evaluation.complaints import Complaints
 from decided.evaluation.fitting import Calibration, Fit, Judged, fit, reliability
@@ -107,6 +107,8 @@ def _check(task: Task) -> None:
     for flag, path in (("--out", task.out), ("--plot", task.plot)):
         if path is not None and (path.is_dir() or not path.parent.is_dir()):
             raise InputError(f"{flag} {path}: must be a file in a directory that exists")
+        if path is not None:
+            output.check(path)
     if labelled.is_table(task.labels):
         raise InputError(
             f"{task.labels} is a table, and labelled questions are wanted here, one JSON object per line; tables are "
@@ -153,10 +155,8 @@ def _report(task: Task, survey: FittingSurvey, lines: int) -> None:
 
 
 def _write(path: Path, content: bytes) -> None:
-    try:
+    with output.writing(path):
         path.write_bytes(content)
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
 def table(fits: dict[str, Fit]) -> list[str]:

@@ -11,10 +11,12 @@ from typing import NamedTuple
 import msgspec
 
 from decided import questions
+from decided.backend import KEY_PLACE, check_address
 from decided.client.protocol import origin
 from decided.contract.types import MAX_OPTIONS, Noul, Question, compact, type_of
+from decided.engines.api import KINDS
 from decided.errors import InputError
-from decided.evaluation import html, labelled, report, verdict
+from decided.evaluation import html, labelled, output, report, verdict
 from decided.evaluation.complaints import complain
 from decided.evaluation.labelled import BadLine, LabelledRow
 from decided.evaluation.labels import read_labels
@@ -23,6 +25,7 @@ from decided.evaluation.survey import Survey, Wording, survey
 from decided.settings import Settings, all_settings, default_of
 
 _MOST_SECTIONS = 20
+_AGAINST_KEY_PLACE = "SERVICE_AGAINST_API_KEY"
 _TOLD = ("revision", "dtype", "device", "temperature", "profiles", "rotations")
 """Settings that answers may hang on."""
 
@@ -58,6 +61,7 @@ class Contestant(NamedTuple):
     wording: Wording | None = None
     remark: str = ""
     """What sets it apart from another of the same model."""
+    key_place: str = KEY_PLACE
 
 
 async def evaluate(settings: Settings, task: Task) -> None:
@@ -73,16 +77,14 @@ async def evaluate(settings: Settings, task: Task) -> None:
     one = await _ask(first, rows, task, unit)
     other = None if second is None else await _ask(second, rows, task, unit)
     found = _report(task, unit, skipped, (first, one), (second, other))
-    if task.html is not None:
-        try:
-            task.html.write_text(html.html(found), encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"{task.html} cannot be written: {error.strerror or error}") from None
     if task.json:
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
     else:
         print("\n".join(report.text(found)))
-        if task.html is not None:
+    if task.html is not None:  # last: should the disk refuse, the report is there
+        with output.writing(task.html):
+            task.html.write_text(html.html(found), encoding="utf-8")
+        if not task.json:
             print(f"\nwritten: {task.html}")
 
 
@@ -90,8 +92,14 @@ def _check(task: Task) -> None:
     """What can be known to fail later fails now."""
     if task.html is not None and (task.html.is_dir() or not task.html.parent.is_dir()):
         raise InputError(f"--html {task.html}: must be a file in a directory that exists")
+    if task.html is not None:
+        output.check(task.html)
     if task.questions is None:
         labelled.refuse_a_table(task.labels)
+    if task.against is not None:
+        kind, _, name = task.against.partition(":")
+        if kind in ("http", "https") or (kind not in KINDS and name.isdigit()):  # a host and its port
+            check_address("--against", task.against)
     if task.against_questions is not None:
         if task.questions is None:
             raise InputError("--against-questions needs --questions: the wording to compare with")
@@ -132,9 +140,9 @@ def _from_table(task: Task, asked: dict[str, Question]) -> LabelledRows:
                 right=[*row.right, keys.index(one.options[right])],
                 names=[*row.names, one.name],
             )
-    empty = max((one.empty for one in found.questions), default=0)
-    told = [f"{empty} rows without a text" if empty > 1 else "a row without a text"] if empty else []
-    return [rows[number] for number in sorted(rows)], [*found.problems, *told], len(found.problems) + empty
+    empty = sorted({number for one in found.questions for number in one.empty})
+    problems = [*found.problems, *(f"row {number}: it has no text" for number in empty)]
+    return [rows[number] for number in sorted(rows)], problems, len(problems)
 
 
 # --- who answers ---
@@ -155,12 +163,15 @@ def _contestants(
         if not task.against.startswith(("http://", "https://")):
             here = Contestant(dataclasses.replace(settings, model=task.against), remark="in this process")
             return first._replace(remark=f"at {task.server}" if task.server else ""), here
-        key = task.api_key
-        if task.server is not None and origin(task.server) != origin(task.against):
-            # a key goes to one origin, and never to another
-            settings, key = dataclasses.replace(settings, api_key=None), settings.against_api_key
+        key, key_place = task.api_key, KEY_PLACE
+        if task.server is None:
+            key, key_place = settings.against_api_key or key, _AGAINST_KEY_PLACE
+        elif origin(task.server) != origin(task.against):  # a key goes to one origin, and never to another
+            key, key_place = settings.against_api_key, _AGAINST_KEY_PLACE
+            settings = dataclasses.replace(settings, api_key=None)
         where = f"at {task.server}" if task.server else "in this process"
-        return first._replace(remark=where), Contestant(settings, task.against, key, remark=f"at {task.against}")
+        rival = Contestant(settings, task.against, key, remark=f"at {task.against}", key_place=key_place)
+        return first._replace(remark=where), rival
     if task.server is None and settings.profiles is not None:
         without = Contestant(dataclasses.replace(settings, profiles=None), remark="without profiles")
         return first._replace(remark="with profiles"), without
@@ -181,7 +192,7 @@ def _check_wording(path: Path, first: dict[str, Question], second: dict[str, Que
 
 
 async def _ask(who: Contestant, rows: Sequence[LabelledRow], task: Task, unit: str) -> Survey:
-    server = (who.server, who.api_key)
+    server = (who.server, who.api_key, who.key_place)
     return await survey(who.settings, server, rows, who.wording, task.concurrency, unit, sys.stderr)
 
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +28,8 @@ class LabelledQuestion:
     rows: list[int] = field(default_factory=list)
     states: list[str] = field(default_factory=list)
     right: list[int] = field(default_factory=list)
-    empty: int = 0
+    empty: list[int] = field(default_factory=list)
+    """Rows with a label and without a text."""
     repeated: int = 0
     contradicted: int = 0
 
@@ -41,7 +43,7 @@ class LabelledQuestion:
             self.states.append(state)
             self.right.append(right)
         else:
-            self.empty += 1
+            self.empty.append(row)
 
     def tidy(self) -> None:
         """The same text with the same label counts once; a text with several labels keeps them, and is told."""
@@ -170,16 +172,23 @@ def _right(one: LabelledQuestion, cell: Any) -> int:
         if said.lower() in _YES | _NO:
             return 0 if said.lower() in _YES else 1
         raise Invalid(f"question {quote(one.name)}: {quote(said)} is neither yes nor no")
-    keys = list(one.options)
+    keys = names = list(one.options)
     if said in keys:
         return keys.index(said)
     if not isinstance(question, Choice):
-        levels = [compact(label) for label in question.criteria]
-        if said in levels:
-            return levels.index(said)
+        names = [compact(label) for label in question.criteria]
+        if said in names:
+            return names.index(said)
         if said.removesuffix(".0") in keys:  # as above
             return keys.index(said.removesuffix(".0"))
-    raise Invalid(f"question {quote(one.name)}: {quote(said)} is not one of the options")
+    raise Invalid(f"question {quote(one.name)}: {quote(said)} is not one of the options{_meant(said, names)}")
+
+
+def _meant(said: str, names: Sequence[str]) -> str:
+    """A hint at the name that is nearly what was said."""
+    known = {name.casefold(): name for name in names}
+    near = get_close_matches(said.casefold(), known, 1)
+    return f"; did you mean {quote(known[near[0]])}?" if near else ""
 
 
 def profile_path(folder: Path, name: str, mark: str) -> Path:

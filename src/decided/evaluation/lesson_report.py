@@ -17,6 +17,8 @@ from decided.version import VERSION
 
 LEAST_LABELS = 6
 _DOUBTS_SHOWN = 10
+_LEAST_TO_FORESEE = 20
+"""Labels: what more of them would bring is a guess with fewer."""
 _IN_WORDS = {
     AS_IT_IS: "the model as it is",
     TEMPERATURE: "a temperature",
@@ -100,7 +102,7 @@ def text(one: LabelledQuestion, lesson: Lesson | str, model: str, target: float)
         yield "  kept: nothing; no recipe is better than the model as it is beyond noise"
     else:
         yield f"  kept: {_IN_WORDS[lesson.kept]}"
-    yield f"  {_curve(lesson)}"
+    yield f"  {_curve(lesson, len(one.right))}"
     yield f"  {_threshold(lesson, target)}"
     if lesson.sets is not None:
         yield (
@@ -118,7 +120,7 @@ def _about_labels(one: LabelledQuestion) -> Iterator[str]:
     if unseen := [short(name, 30) for number, name in enumerate(names) if not counts[number]]:
         yield f"  without a label: {', '.join(unseen[:12])}; the model can still choose them, and will do so less often"
     if one.empty:
-        yield f"  labels of empty texts, left out: {one.empty}"
+        yield f"  labels of empty texts, left out: {len(one.empty)}"
     if one.repeated:
         yield f"  the same text with the same answer again, counted once: {one.repeated}"
     if one.contradicted:
@@ -131,17 +133,20 @@ def _gain(tried: Tried) -> str:
     return f"{100 * tried.gain.value:+.1f} ({100 * tried.gain.low:+.1f} to {100 * tried.gain.high:+.1f})"
 
 
-def _curve(lesson: Lesson) -> str:
-    points = ", ".join(f"{accuracy:.0%} from {labels}" for labels, accuracy in lesson.curve)
+def _curve(lesson: Lesson, labels: int) -> str:
+    points = ", ".join(f"{accuracy:.0%} from {learnt}" for learnt, accuracy in dict(lesson.curve).items())
+    told = f"by labels learnt from: {points} (the rest was held back)"
+    if labels < _LEAST_TO_FORESEE:
+        return told
     (_, first), (_, middle), (_, last) = lesson.curve
     # Each doubling brings less than the one before: as much less as the last one did, as far as that can be told.
     step = max(0.0, last - middle)
     following = step * min(0.8, max(0.3, step / max(middle - first, 1e-9))) if step else 0.0
     following = min(following, 1 - last)
     if following < 0.01:
-        return f"by labels learnt from: {points}; more labels would change little"
+        return f"{told}; more labels would change little"
     more = f"{100 * following:.0f} point{'s' if following >= 0.015 else ''}"
-    return f"by labels learnt from: {points}; twice as many labels would add about {more}"
+    return f"{told}; twice as many labels would add about {more}"
 
 
 def _threshold(lesson: Lesson, target: float) -> str:

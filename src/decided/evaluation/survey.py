@@ -68,14 +68,14 @@ class Survey:
 
 async def survey(
     settings: Settings,
-    server: tuple[str | None, str | None],
+    server: tuple[str | None, str | None, str],
     rows: Sequence[LabelledRow],
     wording: Wording | None,
     concurrency: int | None,
     unit: str,
     stream: TextIO,
 ) -> Survey:
-    """Ask the model that the settings name, or the server at an address with its key."""
+    """Ask the model that the settings name, or the server at an address with its key, and where that is looked for."""
     backend = await open_backend(settings, *server)
     found = Survey(backend, wording, Progress(len(rows), f"{unit}s", stream, time.monotonic), unit)
     try:

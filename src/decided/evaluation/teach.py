@@ -17,13 +17,14 @@ from decided.contract.temperature import CALIBRATED
 from decided.contract.types import Question
 from decided.engines.api import Engine
 from decided.errors import DecidedError, InferenceFailed, InputError, ModelError, Unavailable
-from decided.evaluation import labelled, lesson_report
+from decided.evaluation import labelled, lesson_report, output
 from decided.evaluation.asking import AT_A_TIME, ask_engine, check_weights, texts_at_a_time
 from decided.evaluation.complaints import Complaints, complain
 from decided.evaluation.labels import LabelEvidence, Labels, Source, profile_path, read_labels
 from decided.evaluation.outcomes import read_outcomes
+from decided.evaluation.scoring import wilson
 from decided.profiles.fingerprint import fingerprint
-from decided.profiles.profile import identity
+from decided.profiles.profile import Profile, identity, read_profile
 from decided.progress import Progress
 from decided.settings import Settings
 from decided.together import work_off
@@ -78,6 +79,8 @@ def _check(task: Task) -> None:
         labelled.refuse_a_table(task.labels)
     if task.out is not None and task.out.exists() and not task.out.is_dir():
         raise InputError(f"--out {task.out}: must be a folder")
+    if task.out is not None:
+        output.check(task.out)
 
 
 def _conclude(task: Task, source: Source, evidence: Sequence[LabelEvidence]) -> None:
@@ -92,15 +95,8 @@ def _conclude(task: Task, source: Source, evidence: Sequence[LabelEvidence]) -> 
         asked_for_more = task.target_accuracy is not None or task.coverage is not None
         profile = lesson_report.profile_of(one.labels, learnt, source.model, source.weights, asked_for_more)
         kept += profile is not None
-        if task.out is None:
-            continue
-        path = profile_path(task.out, one.labels.name, fingerprint(one.labels.question))
-        if profile is not None:
-            content = profile.encoded()
-            _write(path, content)
-            print(f"  written: {path} ({identity(profile, content)})")
-        elif path.exists():
-            print(f"  {path} is of an earlier run and stays: remove it, unless it was learnt from more than this")
+        if task.out is not None:
+            _keep(profile_path(task.out, one.labels.name, fingerprint(one.labels.question)), profile)
     print()
     if not kept:
         print("nothing to serve: the model as it is does as well")
@@ -108,17 +104,51 @@ def _conclude(task: Task, source: Source, evidence: Sequence[LabelEvidence]) -> 
         print("nothing is written: name a folder with --out")
     else:
         print(f"to use:  decided serve --profiles {task.out}")
+    if task.server is not None:
+        print("behind --server no head can be learnt; without it one can, if the model loaded here gives features")
+
+
+def _keep(path: Path, profile: Profile | None) -> None:
+    """Write it, unless one that is better, and was learnt from as many labels, would be lost for it."""
+    if profile is None:
+        if path.exists():
+            print(f"  {path} is of an earlier run and stays: remove it, unless it was learnt from more than this")
+        return
+    before = _better(path, profile)
+    compared = ""
+    if before is not None:
+        compared = (
+            f"right on {before.after.accuracy:.1%} of {before.labels} labels held back, the new one on "
+            f"{profile.after.accuracy:.1%} of {profile.labels}"
+        )
+        if before.labels >= profile.labels:
+            print(f"  not written: {path} is better and stays: {compared}; remove it to have the new one")
+            return
+    content = profile.encoded()
+    _write(path, content)
+    print(f"  written: {path} ({identity(profile, content)})")
+    if before is not None:
+        print(f"  it takes the place of a better one, learnt from fewer labels: {compared}")
+
+
+def _better(path: Path, profile: Profile) -> Profile | None:
+    """The profile that is there, if it was right more often beyond noise, and if the same model can still serve it."""
+    try:
+        there, _ = read_profile(path)
+    except InputError:  # there is none, or none that is of use
+        return None
+    other = there.model != profile.model or (there.weights != profile.weights and there.weights and profile.weights)
+    most = wilson(round(profile.after.accuracy * profile.labels), profile.labels).high + 1e-9
+    return there if not other and there.after.accuracy > most else None
 
 
 def _write(path: Path, content: bytes) -> None:
     """Whole or not at all: a server may read the folder at any time."""
-    try:
+    with output.writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(".part")
         part.write_bytes(content)
         part.replace(path)
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
 # --- asking ---

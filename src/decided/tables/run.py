@@ -119,6 +119,8 @@ def _check(task: Task, table: Table, asked: Columns, kind: str) -> None:
         check_that_it_is_free(task.out)
     columns = table.head()
     if not columns:
+        if table.first() is None:  # an export that failed looks like this
+            print(f"{table.source if table.is_file else 'standard input'} is empty", file=sys.stderr)
         return
     if table.kind in DELIMITERS and task.encoding is None and table.dialect().encoding == LATIN:
         print(f"{table.source} is not UTF-8: read as Windows-1252; --encoding says otherwise", file=sys.stderr)
@@ -128,6 +130,9 @@ def _check(task: Task, table: Table, asked: Columns, kind: str) -> None:
         if name in columns:
             raise InputError(f"the input has a column {name!r} already: give the question, or the column, another name")
     for name in task.state_columns:
+        if name not in columns and task.delimiter is not None and len(columns) == 1 and table.kind in DELIMITERS:
+            said = f"the first line has no {task.delimiter!r}: is --delimiter right? It is {columns[0]!r}"
+            raise InputError(f"--state-column {name}: {said}")
         if name not in columns:
             raise InputError(f"--state-column {name}: {missing_column(name, columns)}")
 

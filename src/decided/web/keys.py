@@ -76,7 +76,7 @@ def _read(path: Path) -> list[Key]:
     try:
         lines = path.read_bytes().removeprefix(codecs.BOM_UTF8).splitlines()
     except OSError as error:
-        raise SettingsError(f"SERVICE_API_KEY_FILE cannot be read: {error.strerror}") from None
+        raise SettingsError(f"SERVICE_API_KEY_FILE {path} cannot be read: {error.strerror}") from None
     keys: dict[bytes, Key] = {}
     for number, line in enumerate(lines, 1):
         if line.strip():
