@@ -166,28 +166,20 @@ def test_standard_input_and_output(decided: Run, questions: Path, server: Server
 
 
 @pytest.mark.parametrize(
-    ("flags", "state"),
+    ("row", "flags", "state"),
     [
-        ((), "S"),
-        (("--state-column", "a"), 1),
-        (("--state-column", "b", "--state-column", "a"), {"b": ["x"], "a": 1}),
+        ({"a": 1, "b": ["x"], "state": "S", "text": "T"}, (), "S"),
+        ({"a": 1, "text": "T"}, (), "T"),
+        ({"a": 1, "b": ["x"]}, (), {"a": 1, "b": ["x"]}),
+        ({"a": 1, "state": "S"}, ("--state-column", "a"), 1),
+        ({"a": 1, "b": ["x"]}, ("--state-column", "b", "--state-column", "a"), {"b": ["x"], "a": 1}),
     ],
 )
-def test_what_the_state_is(decided: Run, questions: Path, server: Server, flags: tuple[str, ...], state: Any) -> None:
-    done = decided("run", "-", "--questions", questions, *flags, stdin=b'{"a": 1, "b": ["x"], "state": "S"}')
-    assert json.loads(done.out)["team.confidence"] == expected(server, state)["team.confidence"]
-
-
-def test_a_column_called_text_is_the_state_as_it_is_where_labels_are_read(
-    decided: Run, questions: Path, server: Server
+def test_what_the_state_is(
+    decided: Run, questions: Path, server: Server, row: Any, flags: tuple[str, ...], state: Any
 ) -> None:
-    done = decided("run", "-", "--questions", questions, stdin=b'{"a": 1, "text": "T"}')
-    assert json.loads(done.out)["team.confidence"] == expected(server, "T")["team.confidence"]
-
-
-def test_without_a_state_the_row_is_the_state(decided: Run, questions: Path, server: Server) -> None:
-    done = decided("run", "-", "--questions", questions, stdin=b'{"a": 1, "b": ["x"]}')
-    assert json.loads(done.out)["team.confidence"] == expected(server, {"a": 1, "b": ["x"]})["team.confidence"]
+    done = decided("run", "-", "--questions", questions, *flags, stdin=json.dumps(row).encode())
+    assert json.loads(done.out)["team.confidence"] == expected(server, state)["team.confidence"]
 
 
 def test_a_table_without_rows(decided: Run, tmp_path: Path, questions: Path) -> None:
