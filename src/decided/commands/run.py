@@ -13,9 +13,9 @@ DESCRIPTION = """\
 Read a table, ask questions about every row, and write the table with the answers beside each row.
 
 The format is taken from the file name: .csv, .tsv, .jsonl, .parquet or .xlsx (the last two with the extras parquet and
-excel). Without --out, lines of JSON go to standard output. The state of a row is the column named, else
-its column 'state' or 'text', else the whole row. A row that cannot be answered keeps its place, with the reason in the
-column 'error'.
+excel). Without --out, lines of JSON go to standard output. The state of a row is the column named, else its column
+'state' or 'text', else the whole row. A row that cannot be answered keeps its place, with the reason in the column
+'error'.
 
 A run that was interrupted, in whatever way, resumes where it stopped: give the same command again. Until it is
 complete, OUT.part has the rows that are finished.
