@@ -186,7 +186,7 @@ class _InProcess:
     def _decide(
         self, states: Sequence[str], questions: Questions
     ) -> AsyncGenerator[tuple[int, Verdict | DecidedError], None]:
-        decisions = VerdictStream(questions, len(states), lambda _questions, _verdict: None)
+        decisions = VerdictStream(questions, states, lambda _questions, _verdict: None)
 
         async def emit_each() -> DecidedError | None:
             try:

@@ -22,7 +22,7 @@ from decided.serving.shadow import Sample, Shadow, chosen_option
 from decided.serving.verdict_stream import VerdictStream
 
 
-class Outcome(NamedTuple):
+class Decided(NamedTuple):
     """A request that was decided: its states and questions, and a verdict per state."""
 
     states: Sequence[str]
@@ -92,11 +92,11 @@ class Service:
         if self.audit is not None:
             await self.audit.check()
 
-    async def decide(self, read: Callable[[], Awaitable[Request]], caller: Caller = NOBODY) -> Outcome:
+    async def decide(self, read: Callable[[], Awaitable[Request]], caller: Caller = NOBODY) -> Decided:
         """Admit, read and decide one request."""
         with Limits(self, caller):
             request = await read()
-            return self._outcome(request, await self._ask(request, caller))
+            return self._conclude(request, await self._ask(request, caller))
 
     async def take_outcomes(
         self, ledger: Ledger, read: Callable[[], Awaitable[OutcomesRequest]], caller: Caller = NOBODY
@@ -126,8 +126,7 @@ class Service:
         try:
             async with asyncio.timeout_at(deadline):
                 request = await read()
-            decisions = VerdictStream(request.questions, len(request.states), self._count)
-            decisions.states = request.states
+            decisions = VerdictStream(request.questions, request.states, self._count)
             task = loop.create_task(self._emit_each(request, deadline, decisions, caller))
         except TimeoutError:
             self.places.leave(caller.client)
@@ -158,8 +157,7 @@ class Service:
             removals = await asyncio.to_thread(Removals, request.states, request.sent)  # a mebibyte takes a while
             return removals.fold(await self._ask(request._replace(states=removals, sent=None), caller))
         questions = list(request.questions.values())
-        is_plain = self.ledger is None and self.profiles is None
-        if not is_plain and self._wants_features(questions) and gives_features(self.engine):
+        if self._wants_features(questions) and gives_features(self.engine):
             return await self.engine.decide(request.states, questions, features=True, caller=caller)
         return await self.engine.decide(request.states, questions, caller=caller)
 
@@ -186,7 +184,7 @@ class Service:
     def _count(self, questions: int, verdict: Verdict) -> None:
         self.metrics.decided(questions, verdict.input_tokens, verdict.output_tokens)
 
-    def _outcome(self, request: Request, verdicts: list[Verdict]) -> Outcome:
+    def _conclude(self, request: Request, verdicts: list[Verdict]) -> Decided:
         read = written = 0
         for verdict in verdicts:
             read += verdict.input_tokens
@@ -195,12 +193,12 @@ class Service:
         if self.shadow is not None:
             for state, verdict in zip(request.states, verdicts, strict=True):
                 self._offer(self.shadow, request.questions, state, verdict)
-        return Outcome(request.states, request.questions, verdicts, Usage(read, written))
+        return Decided(request.states, request.questions, verdicts, Usage(read, written))
 
-    def responses(self, outcome: Outcome) -> Iterator[SingleResponse]:
+    def responses(self, found: Decided) -> Iterator[SingleResponse]:
         """One response per state, worded one at a time: a large batch is never held whole."""
-        for verdict in outcome.verdicts:
-            yield self.response(outcome.questions, verdict)
+        for verdict in found.verdicts:
+            yield self.response(found.questions, verdict)
 
     def response(self, questions: dict[str, Question], verdict: Verdict) -> SingleResponse:
         given, marks = self._given(questions, verdict)

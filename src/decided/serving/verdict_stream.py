@@ -16,13 +16,15 @@ from decided.errors import DecidedError, InferenceFailed
 class VerdictStream:
     """Filled by a task of its own, which ends with the reader if that ends first."""
 
-    def __init__(self, questions: dict[str, Question], states: int, on_verdict: Callable[[int, Verdict], None]) -> None:
+    def __init__(
+        self, questions: dict[str, Question], states: Sequence[str], on_verdict: Callable[[int, Verdict], None]
+    ) -> None:
         self.questions = questions
-        self.states: Sequence[str] = ()  # for who wants to know later what was asked
+        self.states = states
         self.answered = 0  # questions
         self.tokens = 0  # read and written
         self.output_tokens = 0
-        self._unemitted = set(range(states))
+        self._unemitted = set(range(len(states)))
         self._on_verdict = on_verdict
         self._ready: deque[tuple[int, Verdict | DecidedError]] = deque()
         self._task: asyncio.Task[DecidedError | None]

@@ -25,7 +25,7 @@ from decided.engines.api import Verdict
 from decided.errors import BodyTooLarge, DecidedError, InferenceFailed, MethodNotAllowed, NotFound, TimedOut
 from decided.serving import metrics
 from decided.serving.ledger import Ledger
-from decided.serving.service import Outcome, Service
+from decided.serving.service import Decided, Service
 from decided.serving.verdict_stream import VerdictStream
 from decided.version import VERSION
 from decided.web import bodies
@@ -81,19 +81,19 @@ class App:
         return await handler(request)
 
     async def _single(self, request: HttpRequest) -> Reply:
-        outcome = await self._decide(request, read_request)
-        self._remember(request, outcome)
-        response = self._service.response(outcome.questions, outcome.verdicts[0])
+        found = await self._decide(request, read_request)
+        self._remember(request, found)
+        response = self._service.response(found.questions, found.verdicts[0])
         if self._service.audit is not None:
-            await self._service.record([self._decision(request, 0, outcome, response)], request.caller)
+            await self._service.record([self._decision(request, 0, found, response)], request.caller)
         return Reply(200, encode(response))
 
     async def _batch(self, request: HttpRequest) -> Reply:
         if request.wants_lines():
             return await self._batch_lines(request)
-        outcome = await self._decide(request, read_batch)
-        self._remember(request, outcome)
-        parts = self._batch_parts(request, outcome)
+        found = await self._decide(request, read_batch)
+        self._remember(request, found)
+        parts = self._batch_parts(request, found)
         first = await anext(parts)
         if len(first) >= _PART_BYTES:
             return Reply(200, _chain(first, parts))
@@ -108,11 +108,11 @@ class App:
     def _check_key(self, request: HttpRequest) -> None:
         request.caller = self._keys.check(request.headers.get(b"authorization"))
 
-    def _remember(self, request: HttpRequest, outcome: Outcome) -> None:
+    def _remember(self, request: HttpRequest, found: Decided) -> None:
         if self._service.ledger is not None:
             whose = request.caller.client, request.id
-            for index, (state, verdict) in enumerate(zip(outcome.states, outcome.verdicts, strict=True)):
-                self._service.ledger.remember(*whose, index, outcome.questions, verdict, state)
+            for index, (state, verdict) in enumerate(zip(found.states, found.verdicts, strict=True)):
+                self._service.ledger.remember(*whose, index, found.questions, verdict, state)
 
     async def _batch_lines(self, request: HttpRequest) -> Reply:
         self._check_key(request)
@@ -127,14 +127,14 @@ class App:
             raise refusal
         return Reply(200, self._lines(request, decisions), LINES)
 
-    async def _decide(self, request: HttpRequest, read: Callable[[bytes, int], Request]) -> Outcome:
+    async def _decide(self, request: HttpRequest, read: Callable[[bytes, int], Request]) -> Decided:
         self._check_key(request)
         read = _explaining(request, read)
-        outcome = await self._service.decide(lambda: self._read(request, read), request.caller)
-        request.questions = len(outcome.questions) * len(outcome.verdicts)
-        request.tokens = outcome.usage.input_tokens + outcome.usage.output_tokens
-        request.output_tokens = outcome.usage.output_tokens
-        return outcome
+        found = await self._service.decide(lambda: self._read(request, read), request.caller)
+        request.questions = len(found.questions) * len(found.verdicts)
+        request.tokens = found.usage.input_tokens + found.usage.output_tokens
+        request.output_tokens = found.usage.output_tokens
+        return found
 
     async def _read(self, request: HttpRequest, read: Callable[[bytes, int], T]) -> T:
         encoding = request.headers.get(b"content-encoding", b"")
@@ -175,32 +175,32 @@ class App:
             log.error("request %s: states[%d]: %s", request.id, index, found.reason, exc_info=found.__cause__)
         return encode(BatchLineProblem(index, found.status, found.detail)) + b"\n"
 
-    async def _batch_parts(self, request: HttpRequest, outcome: Outcome) -> AsyncGenerator[bytes, None]:
+    async def _batch_parts(self, request: HttpRequest, found: Decided) -> AsyncGenerator[bytes, None]:
         """The batch response, in one part if it is small. Between two states, others get the loop."""
         service = self._service
         model, audit = service.engine.card.name, service.audit
         unrecorded: list[Decision] = []
         part = bytearray(b'{"model":' + encode(model) + b',"results":[')
-        for index, response in enumerate(service.responses(outcome)):
+        for index, response in enumerate(service.responses(found)):
             if index:
                 part += b","
                 await asyncio.sleep(0)
             part += encode(response)
             if audit is not None:
-                unrecorded.append(self._decision(request, index, outcome, response))
+                unrecorded.append(self._decision(request, index, found, response))
             if len(part) >= _PART_BYTES:
                 if unrecorded:
                     await service.record(unrecorded, request.caller)
                     unrecorded = []
                 yield bytes(part)
                 part.clear()
-        part += b'],"total_usage":' + encode(outcome.usage) + b"}"
+        part += b'],"total_usage":' + encode(found.usage) + b"}"
         if unrecorded:
             await service.record(unrecorded, request.caller)
         yield bytes(part)
 
     def _decision(
-        self, request: HttpRequest, index: int, asked: Outcome | VerdictStream, response: SingleResponse
+        self, request: HttpRequest, index: int, asked: Decided | VerdictStream, response: SingleResponse
     ) -> Decision:
         """What the audit log has of a response."""
         about = request.id, request.caller.client, index, asked.states[index]
