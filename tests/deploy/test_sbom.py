@@ -20,8 +20,8 @@ from decided.version import VERSION
 ROOT = Path(__file__).parents[2]
 NOTICE = (ROOT / "NOTICE").read_text()
 FOLDERS = {
-    "decided-base-9": ROOT / "models/base/src/decided_model_base",
-    "decided-small-7": ROOT / "src/decided/weights",
+    "decided-base-10": ROOT / "models/base/src/decided_model_base",
+    "decided-small-8": ROOT / "src/decided/weights",
 }
 
 

@@ -46,7 +46,8 @@ def test_eight_bits_say_nearly_what_float32_says(
 
 @pytest.mark.parametrize("case", _CASES, ids=lambda case: str(case["about"]))
 def test_golden_answers_are_the_right_ones(case: dict[str, Any]) -> None:
-    """Where `right` says so; what the model is known to miss (30 days against 45) has only its probabilities here."""
+    """Where `right` says so; what the model is known to miss (30 days against 45, a bridge that was closed and opened
+    again) has only its probabilities here."""
     for name, right in case["right"].items():
         shares = case["probabilities"][name]
         assert shares.index(max(shares)) == right, name

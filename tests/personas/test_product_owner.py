@@ -45,7 +45,7 @@ def test_a_verdict_in_sentences(decided: Program, labels: Path, small: Server, t
     done = decided("eval", labels, "--questions", "a.yaml", "--server", small.url, "--html", page)
     assert done.returncode == 0, done.stderr
     first, with_, _, verdict, *_ = done.stdout.splitlines()
-    assert re.fullmatch(rf"decided-small-7 on {labels}, \d{{4}}-\d\d-\d\d: 25 rows, 2 skipped", first)
+    assert re.fullmatch(rf"decided-small-8 on {labels}, \d{{4}}-\d\d-\d\d: 25 rows, 2 skipped", first)
     assert with_ == f"with questions a.yaml, server {small.url}"
     assert re.match(r"topic: \d+% right \(\d+%-\d+%\)\. ", verdict)
     assert "Next: Label more: 24 rows" in done.stdout.replace("\n", " ") or "Next: Label more: 25 rows" in done.stdout

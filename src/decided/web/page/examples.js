@@ -42,7 +42,7 @@ Dana`,
     draft: {
       format: "text",
       state:
-        "Nice blender. But why work for others? I make 400 dollars a day from home with one simple trick. " +
+        "Why work for others? I make 400 dollars a day from home with one simple trick. " +
         "Message me on my profile and I will show you how. Only five places left!",
       questions: [
         choice("kind", "What is this comment on a product?", {
