@@ -80,32 +80,27 @@ def _whole(low: int, high: int) -> Callable[[str], int]:
     return read
 
 
-def _seconds(low: float, high: float) -> Callable[[str], float]:
+def _number(of: str, low: float, high: float, below: bool = False) -> Callable[[str], float]:
+    message = f"must be a number{of} from {low:g} to {'below ' if below else ''}{high:g}"
+
     def read(value: str) -> float:
-        message = f"must be a number of seconds from {low:g} to {high:g}"
         try:
-            seconds = float(value)
+            number = float(value)
         except ValueError:
             raise ValueError(message) from None
-        if not low <= seconds <= high:
+        if not low <= number <= high or (below and number == high):
             raise ValueError(message)
-        return seconds
+        return number
 
     return read
+
+
+def _seconds(low: float, high: float) -> Callable[[str], float]:
+    return _number(" of seconds", low, high)
 
 
 def read_share(low: float = 0.0, below_one: bool = False) -> Callable[[str], float]:
-    def read(value: str) -> float:
-        message = f"must be a number from {low:g} to {'below ' if below_one else ''}1"
-        try:
-            share = float(value)
-        except ValueError:
-            raise ValueError(message) from None
-        if not low <= share <= 1 or (below_one and share == 1):
-            raise ValueError(message)
-        return share
-
-    return read
+    return _number("", low, 1, below_one)
 
 
 def _key(value: str) -> str:
