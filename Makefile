@@ -113,7 +113,7 @@ check: .venv/installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-DATA ?= benchmarks/first_tries.jsonl benchmarks/second_tries.jsonl benchmarks/third_tries.jsonl
+DATA ?= $(patsubst %,benchmarks/%_tries.jsonl,first second third fourth)
 eval-model: install  ## how good the served model is, on questions of ours or on yours: make eval-model DATA=folder
 	$(BIN)/python benchmarks/quality.py $(DATA) $(ARGS)
 
