@@ -23,7 +23,7 @@ ASKED: list[Question] = [
     Score(["it can wait", "this week", "today"], "How urgent is it?"),
     Noul("Is the parcel late?"),
 ]
-STATES = ("The parcel was due on Monday, and nobody answers.", "On day one the van was late. " * 75)  # in two windows
+STATES = ("The parcel was due on Monday, and nobody answers.", "On day one the van was late. " * 66)  # in two windows
 
 
 @pytest.fixture(scope="module")

@@ -60,7 +60,7 @@ def test_the_order_of_options_changes_nothing(
 LENGTHS = [3, 63, 130, 509, 600]  # the last one in two windows
 FEW: list[Question] = [
     Choice({f"intent {i}": f"the customer wants thing {i}" for i in range(30)}, "What is wanted?"),
-    *(Noul(f"Is it {word}? " * (1 + i)) for i, word in enumerate(_WORDS)),
+    *(Noul(f"Is it {word}? " * times) for word, times in zip(_WORDS, (1, 2, 5, 12), strict=False)),
 ]
 
 
@@ -78,19 +78,19 @@ def test_the_same_bits_on_any_number_of_cores_and_in_any_order(model: Embedded) 
 def test_no_run_is_longer_than_a_window_and_its_questions(model: Embedded) -> None:
     """What is told of the cost of each run adds up to the work, whatever the size of the request."""
     question = Noul("Is the parcel late?")
-    prepared = model.prepare([question] * 64)
+    prepared = model.prepare([question] * 40)
     tokens = len(prepared[0].ids)
-    for length in (10, 500, 4000):
+    for length in (10, 500, 2000):
         encoded = model.encode(prepared, "late " * length)
         (item,) = encoded.items
         costs, (result,) = [item.cost], model.run([item])
         while isinstance(result, More):
             costs.append(result.cost)
             (result,) = model.run([item])
-        assert len(result) == 64
+        assert len(result) == 40
         assert max(costs) < 1200
         assert sum(costs) >= encoded.input_tokens
-        assert encoded.room == model._bytes_per_token * (encoded.input_tokens - 64 * tokens)
+        assert encoded.room == model._bytes_per_token * (encoded.input_tokens - 40 * tokens)
     (small,) = model.encode(prepared[:3], "late").items
     assert not isinstance(model.run([small])[0], More)
     assert model.encode(prepared[:3], "late").room == 0
