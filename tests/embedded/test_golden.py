@@ -40,7 +40,8 @@ def test_eight_bits_say_nearly_what_float32_says(
     state, questions = _request(case)
     eight, thirty_two = (ask(model, state, *questions.values()) for model in (rounded_model, exact_model))
     for name, rounded, exact in zip(questions, eight, thirty_two, strict=True):
-        assert rounded.tolist() == pytest.approx(exact.tolist(), abs=ROUNDING), name
+        apart = case.get("apart", ROUNDING)  # more where two answers are about equally likely
+        assert rounded.tolist() == pytest.approx(exact.tolist(), abs=apart), name
         assert rounded.tolist() != exact.tolist(), name  # else it is not what was loaded
 
 
